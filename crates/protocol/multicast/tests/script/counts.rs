@@ -86,7 +86,7 @@ fn writes(sizes: &[usize], variant: Variant) -> Vec<usize> {
 }
 
 /// Returns the writes of a leader and of a follower, with `all` destination processes in `g` groups. Their own group
-/// has `p`.
+/// has `p` of these processes.
 fn formula(variant: Variant, g: usize, p: usize, all: usize) -> (usize, usize) {
     let leader = match variant {
         Variant::V1 => (g - 1) + (p - 1) + (p - 1) * (g - 1) + all - 1,

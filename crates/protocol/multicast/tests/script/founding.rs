@@ -157,7 +157,7 @@ fn member_with_memory_informs_a_founder() {
     let (mut founder, _) = founder();
     founder.peer_message(1, &said).expect("sound");
     assert!(foundings(&founder.ticks(20)).is_empty());
-    // Until that member has lost its memory, too.
+    // The founder no longer waits when that member has lost its memory, too.
     assert!(!foundings(&founder.peer_message(1, &joins(9)).expect("sound")).is_empty());
 }
 

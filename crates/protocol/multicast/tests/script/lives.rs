@@ -107,13 +107,13 @@ fn request_to_be_taken_in_survives_the_admission_of_an_earlier_life() {
     for from in [2, 3] {
         candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state([0, 5, 0, 0, 0]) }).expect("sound");
     }
-    // The fifth life is taken in by this ballot, and is over.
+    // The fifth life is taken in by this ballot, and ends.
     candidate.peer_message(1, &PeerMessage::Join { life: 9 }).expect("sound");
     assert_eq!(candidate.peer_message(1, &PeerMessage::Installed { ballot }), Ok(Vec::new()));
     assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 9, 0, 0, 0]));
 }
 
-/// Lets the others install a candidate's state. Returns the lives that it knows, if it campaigns again as soon as it
+/// Makes the others install a candidate's state. Returns the lives that it knows, if it campaigns again as soon as it
 /// leads.
 fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
     let mut done = Vec::new();
@@ -237,8 +237,8 @@ fn two_processes_that_learn_of_the_same_earlier_life_adopt_different_lives() {
     let [mut second, mut third] = [2, 3].map(|incarnation| Process::started_at(FIVE, 1, incarnation));
     assert_eq!(second.peer_message(0, &elder), Ok(asks_as(1, HALF + 2)));
     assert_eq!(third.peer_message(0, &elder), Ok(asks_as(1, HALF + 3)));
-    // A ballot took in the second process, and its leader's message is late. It may rely on what the third one has
-    // forgotten.
+    // A ballot took in the second process, and its leader's message is late. That leader may rely on information that
+    // the third process has forgotten.
     let ballot = Ballot::new(3, ProcessId(0));
     let install = |life| {
         let (state, admits) = (state([0, life, 0, 0, 0]), vec![Joiner { process: ProcessId(1), life }]);

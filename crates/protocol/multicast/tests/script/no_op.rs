@@ -46,7 +46,7 @@ fn leader_before_a_gap(sizes: &[usize]) -> Process {
 }
 
 #[test]
-fn a_gap_of_a_client_that_lives_stays() {
+fn gap_of_a_live_client_is_not_filled() {
     let mut leader = leader_before_a_gap(&[3]);
     assert_eq!(peer_messages(&leader.ticks(2 * retry_ticks())), []);
     leader.replica.end_client(ClientId(0), 0);
@@ -77,7 +77,7 @@ fn leader_knows_which_process_left_a_gap() {
     assert_eq!(leader.replica.gap_left_by(ClientId(1)), None);
     leader.message(0, 1, &[(0, 0)]).expect("the first message");
     assert_eq!(leader.replica.gap_left_by(ClientId(0)), None);
-    // A follower leaves that to its leader.
+    // A follower reports no gap, because its leader does.
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.message(0, GENERATION + 2, &[(0, 1)]).expect("the second message");
     assert_eq!(follower.replica.gap_left_by(ClientId(0)), None);
@@ -117,7 +117,8 @@ fn a_gap_is_filled_when_a_majority_lacks_it_and_counts_when_a_majority_has_proce
     let asked = peer_messages(&leader.ticks(retry_ticks()));
     assert_eq!(asked, [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
     let effects = leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
-    // The message's name is not known. The message after it is of the same process, and is filled with it.
+    // The name of the missing message is not known. The next message is of the same process, so both slots become
+    // no-ops.
     assert_eq!(no_ops(&effects), [(head(0, 0, 1), false), (head(2, 1, 1), false)]);
     assert_eq!(leader.replica.first_held(ClientId(0)), 0);
     let effects = leader.peer_message(2, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
@@ -158,7 +159,7 @@ fn answer(follower: &mut Process, slot_ref: SlotRef) -> Vec<Effect> {
 }
 
 #[test]
-fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
+fn follower_reports_no_message_as_missing_that_may_arrive_or_was_delivered() {
     let lacking = |slot_ref| vec![Effect::PeerMessage { to: 0, message: PeerMessage::Lacking(slot_ref) }];
     let later = SlotRef { generation: 1, ..slot_ref(0, 0) };
     // Only the first generation has ended.
@@ -180,7 +181,7 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
         follower.assign(head(slot + 1, slot, 1), slot + 1, 0, led_by(0), slot + 1).expect("assigned");
     }
     assert_eq!(answer(&mut follower, slot_ref(0, 0)), [], "delivered, and another message has its slot");
-    // A ballot in which it no longer answers, because it has promised another one.
+    // The follower no longer answers in this ballot after it has promised another one.
     follower.replica.end_client(ClientId(0), 0);
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), lacking(slot_ref(3, 0)));
     let ballot = Ballot::new(2, ProcessId(2));
@@ -191,7 +192,7 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
 }
 
 #[test]
-fn a_process_without_memory_lacks_nothing() {
+fn process_without_memory_reports_nothing_as_missing() {
     let mut follower = Process::joining(&[3], 1);
     follower.replica.end_client(ClientId(0), 0);
     for ballot in [Ballot::NONE, led_by(0)] {
@@ -207,7 +208,7 @@ fn a_follower_passes_a_no_op_when_it_is_settled() {
     assert_eq!(follower.replica.first_held(ClientId(0)), 0);
     assert_eq!(follower.no_op(head(0, 0, 1), 2, true), Ok(vec![]));
     assert_eq!(follower.replica.first_held(ClientId(0)), 1);
-    // Repeated for another member.
+    // The leader repeats the entry for another member.
     assert_eq!(follower.no_op(head(0, 0, 1), 3, false).map(|did| peer_messages(&did).len()), Ok(1));
     let beyond = Err(Rejected::BeyondWindow { client: 0, slot: 3, end: 3 });
     assert_eq!(follower.no_op(head(0, 3, 1), 4, false), beyond);
@@ -252,7 +253,7 @@ fn another_group_learns_of_a_settled_no_op_and_fills_its_slot() {
 
     let mut theirs = Process::new(TWO_GROUPS, 3, Variant::V2);
     theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
-    theirs.message(1, 1, &[(1, 0)]).expect("another client's, behind it");
+    theirs.message(1, 1, &[(1, 0)]).expect("another client's, after it");
     let decided = theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]);
     assert_eq!(decided, Ok(vec![]), "the first can still come before it");
     let effects = theirs.peer_message(0, &refused).expect("refused");

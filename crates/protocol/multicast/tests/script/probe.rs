@@ -1,4 +1,5 @@
-//! A leader learns of a larger ballot of its group than its own: it campaigns above it, if its group still follows it.
+//! A leader that learns of a larger ballot of its group campaigns above that ballot, if its group still follows the
+//! leader.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, GroupId, Incarnation, PeerMessage, ReplicaConfig, Variant};

@@ -104,7 +104,7 @@ pub(crate) struct Process {
     pub(crate) topology: Arc<Topology>,
 }
 
-/// The effects of an input, or why it was rejected.
+/// The effects of an input, or the reason for its rejection.
 pub(crate) type Done = Result<Vec<Effect>, Rejected>;
 
 impl Process {
@@ -172,7 +172,7 @@ impl Process {
         self.message_after(client, sequence, to, 0)
     }
 
-    /// Inputs a message that must follow a time; 0: it names none.
+    /// Inputs a message whose time must exceed `time`, or a message without this condition if `time` is 0.
     pub(crate) fn message_after(&mut self, client: u16, sequence: u64, to: &[(u16, u64)], time: u64) -> Done {
         let to: Vec<Destination> =
             to.iter().map(|(group, slot)| Destination { group: GroupId(*group), slot: *slot }).collect();
@@ -247,7 +247,7 @@ impl Process {
         self.ticks_while(ticks, false)
     }
 
-    /// Does the same. With `held_up`, entries appended for followers cannot be sent.
+    /// Runs ticks, and returns their effects. With `held_up`, entries appended for followers cannot be sent.
     pub(crate) fn ticks_while(&mut self, ticks: u32, held_up: bool) -> Vec<Effect> {
         let mut recorder = Recorder(Vec::new(), held_up);
         (0..ticks).for_each(|_| self.replica.on_tick(&mut recorder));
@@ -302,8 +302,8 @@ pub(crate) fn first_word() -> Word {
     Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true }
 }
 
-/// Returns an empty state of a member of group 0 of two groups that has installed none. Member 3 leads the other group
-/// first.
+/// Returns an empty state of a member of group 0 of two groups that has installed no state. Member 3 leads the other
+/// group first.
 pub(crate) fn nothing(lives: [u64; 3]) -> State {
     State {
         known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],

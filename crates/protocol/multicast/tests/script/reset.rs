@@ -78,7 +78,8 @@ fn a_member_that_lost_its_majority_goes_on_with_members_without_memory_that_prom
     assert_eq!(left.replica.incarnation(), incarnation);
 }
 
-/// The history continues from the member's deliveries. Messages in flight, also to other groups, are over in it.
+/// The history continues from the member's deliveries. Messages in flight, also those to other groups, end with the old
+/// one.
 #[test]
 fn reset_keeps_deliveries_and_drops_messages_in_flight() {
     let mut left = member(1);
@@ -134,7 +135,7 @@ fn member_that_began_a_reset_and_follows_another_continues_from_that_one() {
     assert_eq!(campaigns(&mut left).2, incarnation);
 }
 
-/// An incarnation that it learnt from another member counts like one that it learnt itself.
+/// An incarnation that the process learnt from another member counts like one that it learnt itself.
 #[test]
 fn reset_uses_a_number_above_every_remembered_incarnation() {
     let mut process = Process::started_at(GROUPS, 2, 9);
@@ -206,7 +207,7 @@ fn member_that_knows_a_later_incarnation_than_the_named_one_reports_it() {
 }
 
 #[test]
-fn a_member_that_delivered_what_the_reset_has_not_kept_ends() {
+fn member_that_delivered_messages_lost_by_the_reset_ends() {
     let ballot = Ballot::new_in(2, 1, ProcessId(0));
     let install = |origins: &[(Incarnation, u64)], delivered| {
         let state = State { delivered, ..of(TAKEN, origins, ballot) };
@@ -328,8 +329,8 @@ fn member_that_promised_a_reset_leads_only_with_its_state() {
     assert_eq!(follower.replica.origins(), origins);
 }
 
-/// Gives process 1 or 0, of life 2 and without memory, a state with the application's. It waits for a body of that
-/// state.
+/// Sends to process 1 or 0, of life 2 and without memory, a state together with the application's state. The process
+/// then waits for a message body that this state needs.
 fn give(process: &mut Process, me: u16, state: State) {
     let waits = AssignedSlot {
         sequence: 2,
@@ -379,7 +380,7 @@ fn process_with_a_state_of_another_history_begins_no_new_one() {
     assert_eq!(founder.replica.ended_by().map(|by| by.number), Some(2));
 }
 
-/// The state belongs to the history in which it promises.
+/// The state belongs to the history in which the process has promised.
 #[test]
 fn process_keeps_a_state_of_the_reset_that_it_promised() {
     let mut process = Process::joining(GROUPS, 1);
@@ -443,7 +444,7 @@ fn process_taken_in_by_a_new_history_drops_messages_held_before() {
     }
 }
 
-/// A member with memory does so, too, and so does the member that the operator chose.
+/// A member with memory also drops held messages, and so does the member that the operator chose.
 #[test]
 fn members_drop_held_messages_when_their_group_is_reset() {
     let mut follower = member(1);

@@ -1,4 +1,4 @@
-//! Messages that were in flight to a history of a group that has ended.
+//! Messages in flight to a group whose history has ended.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -114,7 +114,7 @@ fn message_without_a_vector_becomes_a_no_op_when_the_new_history_reports_it_lost
 
 /// The time arrived before the body. No vector after the word contains it.
 #[test]
-fn a_time_of_the_history_before_is_forgotten_with_the_word() {
+fn time_of_the_previous_history_is_forgotten_with_the_word() {
     let mut leader = Process::of_two_groups(0);
     leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).expect("sound");
     leader.peer_message(3, &announce()).expect("sound");
@@ -127,7 +127,7 @@ fn a_time_of_the_history_before_is_forgotten_with_the_word() {
 }
 
 #[test]
-fn a_time_of_the_new_history_replaces_none_in_a_vector_of_the_one_before() {
+fn time_of_the_new_history_does_not_replace_one_in_an_older_vector() {
     let mut leader = with_vector(Mutant::None);
     leader.peer_message(3, &announce()).expect("sound");
     let effects = leader.timestamp(3, head(1, 0, 2), 1, anew(), 9).expect("sound");
@@ -185,7 +185,7 @@ fn history_that_continues_with_a_state_reports_its_decisions() {
 }
 
 #[test]
-fn a_refusal_of_the_history_before_does_not_count_behind_the_word() {
+fn refusal_of_the_previous_history_does_not_count_after_the_word() {
     let mut leader = with_vector(Mutant::None);
     let refused = |ballot| PeerMessage::Refused(Verdict { message: MESSAGE, ballot });
     leader.peer_message(3, &announce()).expect("sound");

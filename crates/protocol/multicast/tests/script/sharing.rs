@@ -5,7 +5,7 @@ use stentor_multicast::{ClientId, Head, ShortSlot};
 use super::process::{Effect, Process};
 
 const WINDOW: u32 = 256;
-/// Assigned and undelivered messages of a client while others are active.
+/// Number of a client's messages that may be assigned and undelivered while others are active.
 const SHARE: u64 = 64;
 const GREEDY: u16 = 0;
 const MODEST: u16 = 1;

@@ -1,4 +1,4 @@
-//! A follower's stream that does not bring what the leader has, and states that the stream has overtaken.
+//! A follower whose stream lacks entries that the leader has, and states that the stream has overtaken.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -99,7 +99,7 @@ fn overtaken() -> State {
 /// The state arrives with the application's. The leader's deliveries count as delivered. The messages that this member
 /// has acknowledged since remain, so that the next leader learns of them, and the stream continues after them.
 #[test]
-fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
+fn state_that_the_stream_has_overtaken_undoes_nothing() {
     let mut follower = follower_with_two();
     let effects = follower.peer_message(0, &install(overtaken(), true)).expect("sound");
     let installed = Effect::PeerMessage { to: 0, message: PeerMessage::Installed { ballot: led_by(0) } };
@@ -120,7 +120,7 @@ fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
 
 /// Without the application's state nothing can count as delivered, so the member asks for it. Nothing is undone either.
 #[test]
-fn an_overtaken_state_without_the_applications_is_asked_for_with_it() {
+fn overtaken_state_is_requested_again_with_the_applications_state() {
     let mut follower = follower_with_two();
     let effects = follower.peer_message(0, &install(overtaken(), false)).expect("sound");
     let asked = PeerMessage::Behind { ballot: led_by(0), snapshot: true };
@@ -133,7 +133,7 @@ fn an_overtaken_state_without_the_applications_is_asked_for_with_it() {
 /// After a reconnection, the state with the missing entries is in flight. If it is not, no other message reveals that
 /// it is missing.
 #[test]
-fn a_gap_that_no_state_fills_is_asked_about() {
+fn gap_that_no_state_fills_leads_to_a_request() {
     let mut follower = follower_with_two();
     assert!(follower.waits(head(4, 3, 1), 7));
     assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, RETRY_TICKS - 1)), 0, "a state may be on its way");
@@ -151,7 +151,7 @@ fn a_gap_that_no_state_fills_is_asked_about() {
 }
 
 #[test]
-fn a_stream_that_flows_again_is_not_asked_about() {
+fn stream_that_resumes_leads_to_no_request() {
     let mut follower = follower_with_two();
     assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, RETRY_TICKS - 1)), 0);
     follower.heard(5, Ballot::new(2, stentor_fabric::ProcessId(4))).expect("the next entry");
@@ -180,7 +180,7 @@ fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
         }
     }
     assert!(asked > 4 && behinds == 2, "{asked} questions, {behinds} requests for the state");
-    // From any other member, it proves nothing about the leader's stream.
+    // A `Decided` from any other member proves nothing about the leader's stream.
     let mut other = Process::new(TWO_GROUPS, 1, Variant::V2);
     other.message(0, 1, BOTH).expect("the body");
     other.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("assigned, without a vector");
@@ -192,8 +192,8 @@ fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
     assert_eq!((follower.replica.delivered(), behind(&follower.ticks(2 * RETRY_TICKS))), (1, 0));
 }
 
-/// A candidate delivered more than a member that promises, which has passed a no-op that is not settled at the
-/// candidate. When asked for its state, that member sends the same one again and again, unless the candidate also
+/// A candidate has delivered more than a member that promises. That member has passed a no-op that is not settled at
+/// the candidate. When asked for its state, the member sends the same one again and again, unless the candidate also
 /// passes what the member has passed.
 #[test]
 fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
@@ -218,11 +218,11 @@ fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     assert_eq!((candidate.replica.first_held(ClientId(0)), candidate.replica.delivered()), (1, 1));
 }
 
-/// An unsettled no-op blocks a client's later slots from being passed. A message after it may still be delivered, if
-/// its process did not send the no-op's message. A process without memory takes over the application's state, which
-/// contains that message.
+/// An unsettled no-op blocks a client's later slots from being passed. A message after the no-op may still be
+/// delivered, if another process sent it than the message that became the no-op. A process without memory takes over
+/// the application's state, which contains the delivered message.
 #[test]
-fn message_delivered_behind_a_no_op_is_not_delivered_again_by_the_receiver_of_the_state() {
+fn message_delivered_after_a_no_op_is_not_delivered_again_by_the_receiver_of_the_state() {
     let no_op = AssignedSlot { vector: false, no_op: true, ..entry(1, &[], &[], false) };
     let behind = |delivered| AssignedSlot { delivered, ..entry(2, &[(0, 1)], &[3], true) };
     for (delivered, again) in [(true, false), (false, true)] {

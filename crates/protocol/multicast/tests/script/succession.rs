@@ -137,7 +137,7 @@ fn an_answer_counts_in_the_ballot_in_which_it_was_given() {
     assert!(!counts_in_another_ballot(Mutant::None));
 }
 
-/// A member of the majority holds messages that the leader lacks.
+/// Returns the first slot of a process, if a member of the majority holds messages that the leader lacks.
 fn begins_behind(mutant: Mutant) -> Option<Head> {
     let mut leader = leader(&[3], mutant);
     leader.open(7, Some(1), 0);
@@ -153,8 +153,8 @@ fn begins_behind(mutant: Mutant) -> Option<Head> {
 }
 
 #[test]
-fn a_process_begins_behind_what_any_of_a_majority_held_without_a_gap() {
-    assert_eq!(begins_behind(Mutant::None), Some(head(sequence(1, 0), 1, 1)), "messages behind the gap become no-ops");
+fn process_begins_after_the_messages_that_any_of_a_majority_held_without_a_gap() {
+    assert_eq!(begins_behind(Mutant::None), Some(head(sequence(1, 0), 1, 1)), "messages after the gap become no-ops");
 }
 
 /// Member 2 holds a message and dies before it forwards it: another member's answer counts instead.
@@ -187,7 +187,7 @@ fn messages_of_an_earlier_process_are_no_ops_from_the_first_slot_on() {
     let refused = PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 2 }, ballot: led_by(0) });
     let told = Ok(vec![Effect::PeerMessage { to: 3, message: refused }]);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
-    // The same holds when the slot was reused, and another message is where its short name points.
+    // The same is true when the slot was reused, so that the short name of the slot refers to another message.
     for n in 1..6 {
         let effects = leader.message(0, sequence(1, n), &[(0, n)]).expect("the next process's");
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{n}: {effects:?}");
@@ -214,8 +214,8 @@ fn follower_drops_messages_that_became_no_ops() {
     assert_eq!(follower.replica.sequence_of(C0, 1), Some(sequence(1, 1)));
 }
 
-/// The leader dies between appending its entry and its dissemination. The next one asks by itself, and includes the
-/// messages that it holds.
+/// The leader dies after it has appended its entry and before the entry is disseminated. The next leader asks the
+/// members itself, and includes the messages that it holds.
 #[test]
 fn unsettled_succession_ends_with_its_ballot() {
     let mut first = leader(&[3], Mutant::None);
@@ -223,7 +223,7 @@ fn unsettled_succession_ends_with_its_ballot() {
     first.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
     assert_eq!(first.replica.succession(C0).map(|last| last.first), Some(0));
     let mut second = Process::new(&[3], 1, Variant::V2);
-    second.message(0, 1, &[(0, 0)]).expect("held before it was asked by nobody");
+    second.message(0, 1, &[(0, 0)]).expect("held, and no leader has asked for it");
     let ballot = second.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
     let campaign = first_campaign(ballot, &[0; 3]);
@@ -233,7 +233,7 @@ fn unsettled_succession_ends_with_its_ballot() {
     second.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
     second.open(7, Some(1), 0);
     let effects = second.peer_message(2, &closed(1, ballot, &[])).expect("it holds nothing");
-    assert_eq!(successions(&effects), [(head(sequence(1, 0), 1, 1), false)], "behind what it holds");
+    assert_eq!(successions(&effects), [(head(sequence(1, 0), 1, 1), false)], "after the messages that it holds");
     first.peer_message(1, &install).expect("it installs");
     assert_eq!(first.replica.succession(C0), None);
 }
@@ -251,7 +251,7 @@ fn a_process_may_begin_before_the_first_slot_of_the_one_that_it_follows() {
     let mut first = Process::new(&[3], 0, Variant::V2);
     first
         .peer_message(1, &PeerMessage::Refuse { promised: ballot, incarnation: Incarnation::FIRST })
-        .expect("it hears");
+        .expect("the refusal is accepted");
     let next = first.campaign();
     let promise =
         peer_messages(&leader.peer_message(0, &first_campaign(next, &[0; 3])).expect("it promises")).remove(0).1;
@@ -358,7 +358,7 @@ fn candidate_asks_for_the_held_message_in_place_of_its_own_superseded_one() {
     deposed.message(0, 1, &[(0, 0)]).expect("nobody else gets it");
     deposed
         .peer_message(1, &PeerMessage::Refuse { promised: second(), incarnation: Incarnation::FIRST })
-        .expect("it hears of the second ballot");
+        .expect("it learns of the second ballot");
     let ballot = deposed.campaign();
     assert!(ballot > second());
     let state = of_the_second(ClientState { held: vec![(0, sequence(1, 1))], ..ClientState::default() });
@@ -441,7 +441,7 @@ mod planted {
     fn mutant_that_delivers_past_a_refusal_at_once_is_found() {
         let mut theirs = Process::planted(TWO_GROUPS, 3, Mutant::RefusedPassed);
         theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
-        theirs.message(1, 1, &[(1, 0)]).expect("another client's, behind it");
+        theirs.message(1, 1, &[(1, 0)]).expect("another client's, after it");
         theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]).expect("sound");
         let refused =
             PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 1 }, ballot: led_by(0) });

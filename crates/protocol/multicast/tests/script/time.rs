@@ -33,8 +33,8 @@ fn times_are_physical_where_the_clock_is_not_ahead_and_logical_elsewhere() {
     let mut leader = Process::new(&[1], 0, Variant::V2);
     assert_eq!(leader.assigned(1), 1, "there is no physical time");
     leader.physical(1_000);
-    assert_eq!(leader.replica.clock(), 1, "without messages the clock stands");
-    assert_eq!([2, 3].map(|sequence| leader.assigned(sequence)), [1_000, 1_001], "no time is given twice");
+    assert_eq!(leader.replica.clock(), 1, "without messages the clock does not advance");
+    assert_eq!([2, 3].map(|sequence| leader.assigned(sequence)), [1_000, 1_001], "no time is assigned twice");
     leader.physical(1_001);
     assert_eq!(leader.assigned(4), 1_002);
     leader.physical(5_000);
@@ -56,9 +56,9 @@ fn absurd_times_are_refused() {
     assert_eq!([2, 3].map(|sequence| leader.assigned(sequence)), [END_OF_TIME - 1, END_OF_TIME]);
 }
 
-/// Two groups give the same time: the pairs with the group differ, and later messages have a later time.
+/// Two groups assign the same time. The pairs of time and group differ, and later messages have a later time.
 #[test]
-fn one_time_in_two_groups() {
+fn two_groups_may_assign_the_same_time() {
     let mut leader = Process::of_two_groups(0);
     leader.physical(1_000);
     assert_eq!(time_of(&leader.message(0, 1, BOTH).expect("the body")), Some(1_000));
@@ -179,7 +179,7 @@ fn a_message_gets_a_time_after_the_one_that_its_client_names() {
 }
 
 #[test]
-fn a_message_after_a_time_beyond_the_bound_waits_until_the_leader_is_there() {
+fn message_after_a_time_beyond_the_bound_waits_for_the_leaders_clock() {
     let mut leader = Process::new(&[1], 0, Variant::V2);
     leader.physical(1_000);
     let far = 1_001 + BOUND;

@@ -69,7 +69,7 @@ fn leader_orders_one_at_a_time_with_a_later_time_than_requested() {
 }
 
 #[test]
-fn only_a_leader_orders_one_and_none_beyond_the_bound_of_clocks() {
+fn only_a_leader_orders_a_time_entry_and_none_beyond_the_bound_of_clocks() {
     assert_eq!(Process::of_group_0(1).order_time(5), (None, vec![]));
     assert_eq!(Process::of_two_groups(0).order_time(5), (None, vec![]), "its group orders none");
     let mut leader = Process::of_group_0(0);
@@ -136,7 +136,8 @@ fn next_leader_repeats_the_entry_or_orders_another_under_the_same_name() {
     }
 }
 
-/// A deposed leader has assigned an entry that no other member has. It holds nothing that others would have to ask for.
+/// A deposed leader has assigned an entry that no other member has. The deposed leader holds nothing that others would
+/// have to ask for.
 #[test]
 fn entry_that_the_next_ballot_does_not_assign_is_not_held() {
     let mut leader = Process::with_time_entries(&[3], 0, Mutant::None);
@@ -257,7 +258,7 @@ fn an_entry_beyond_the_window_waits() {
 
 /// Time entries are not messages of clients: a client alone has its whole window in progress.
 #[test]
-fn no_client_waits_for_its_share_because_of_them() {
+fn no_client_waits_for_its_share_because_of_time_entries() {
     let mut leader = Process::with_time_entries(&[3], 0, Mutant::None);
     for slot in 0..2 {
         assert!(leader.order_time(0).0.is_some());
@@ -269,7 +270,7 @@ fn no_client_waits_for_its_share_because_of_them() {
 
 /// The incarnation is a part of the name, so a time entry of an old history differs from all entries of the new one.
 #[test]
-fn the_names_of_two_incarnations_differ() {
+fn names_of_time_entries_differ_between_incarnations() {
     let mut alone = Process::with_time_entries(&[1], 0, Mutant::None);
     assert_eq!(alone.order_time(5).0, Some(1));
     alone.replica.reset(Incarnation::FIRST, false, &mut Recorder::default()).expect("an operator's word");

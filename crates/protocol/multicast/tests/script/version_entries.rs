@@ -38,7 +38,7 @@ fn delivered(effects: &[Effect]) -> Vec<MessageId> {
 }
 
 #[test]
-fn a_leader_orders_one_for_each_step_to_the_goal_and_none_twice() {
+fn leader_orders_one_version_entry_for_each_step_to_the_goal() {
     let mut leader = Process::of_versions(0);
     assert_eq!(leader.replica.ordered_version(), 1);
     for goal in [0, 1] {

@@ -1,4 +1,4 @@
-//! Slots are reused.
+//! Reuse of the slots of a window.
 
 use stentor_multicast::{ClientId, Rejected, Variant};
 

@@ -51,7 +51,7 @@ fn a_word_is_in_force_when_a_majority_has_processed_it() {
     assert_eq!(words(&leader.ticks(20)), []);
 }
 
-/// The word would be sent with a ballot of another incarnation.
+/// A repeated word would be sent with a ballot of another incarnation.
 #[test]
 fn a_word_is_not_repeated_when_a_larger_incarnation_is_known() {
     let mut leader = Process::of_two_groups(0);
