@@ -104,8 +104,8 @@ fn real_time_order_over_two_groups() {
 
 /// A limit of the protocol, not of this code. With a → {1, 2}, c → {0, 1}, b → {0}: group 2 delivers a, then b is
 /// multicast, and still b precedes c at group 0 and c precedes a at group 1. Group 1 holds a back until c is decided;
-/// group 2 does not know of c. Real-time order holds between messages with a common group, and between any messages in
-/// two groups (all other tests here).
+/// group 2 does not know of c. Real-time order is guaranteed between messages with a common group, and between any
+/// messages in two groups (all other tests here).
 #[test]
 fn real_time_order_does_not_reach_over_three_groups() {
     let scenario = Scenario::new(&[1, 1, 1], &[(0, &[1, 2]), (1, &[0, 1]), (2, &[0])]).late(2);
@@ -138,7 +138,7 @@ pub(crate) fn shares(sizes: &[usize]) -> Scenario {
 }
 
 #[test]
-fn clients_with_shares_block_each_other_never_for_ever() {
+fn clients_with_shares_do_not_block_each_other_for_ever() {
     verify(shares(&[1, 1]), 900);
     verify(shares(&[1, 2]), 45_000);
     verify(Scenario::new(&[2], &[(0, &[0]), (0, &[0]), (1, &[0]), (1, &[0])]).window(4).share(1), 550);

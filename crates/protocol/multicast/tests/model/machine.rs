@@ -17,7 +17,8 @@ use super::verdict::{
 const NUMBERS: usize = 40;
 const MESSAGES: usize = 4;
 
-/// Conditions that must be possible. Otherwise the search does not do what it claims.
+/// Conditions that the search must reach: this one, [`FIRST`] and [`SECOND`]. Otherwise it does not search what it
+/// claims.
 const WAITS: &str = "a stream entry waits for its body";
 const FIRST: &str = "the first message is delivered before the second";
 const SECOND: &str = "the second message is delivered before the first";
@@ -76,7 +77,7 @@ impl Machine {
         Machine { scenario, network, destined, bodies, store: RwLock::new(store), start }
     }
 
-    /// Returns whether a property may or may not hold.
+    /// Returns whether a violation of a property is permitted, but not required.
     pub(crate) fn is_optional(&self, property: &str) -> bool {
         self.scenario.sizes.len() > 2 && property == REAL_TIME_PATH.1
     }
@@ -89,7 +90,7 @@ impl Machine {
         self.store.read().expect("a thread of the search panicked")
     }
 
-    /// Returns the number of states in which single members were.
+    /// Returns the number of distinct states of single members.
     pub(crate) fn local_states(&self) -> usize {
         self.read().locals()
     }

@@ -14,8 +14,8 @@ const ZERO: &[u16] = &[0];
 const ONE: &[u16] = &[1];
 const BOTH: &[u16] = &[0, 1];
 
-/// Requires that the search finds the property violated. Without the mutant it is not (`exhaustive`, with the same
-/// scenarios).
+/// Requires that the search finds the property violated. Without the mutant the property is not violated: `exhaustive`
+/// searches the same scenarios.
 fn finds(mutant: Mutant, scenario: Scenario, property: (Flaws, &'static str)) {
     let machine = Machine::new(scenario.mutant(mutant));
     let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));
@@ -79,7 +79,7 @@ fn without_the_time_that_a_message_comes_after() {
     finds(Mutant::NotBeforeIgnored, super::exhaustive::sessions(&[1, 1, 1]), SESSION);
 }
 
-/// A message to both groups waits at each of them behind a message that the other group blocks.
+/// A message to both groups waits at each group for a message that the other group blocks.
 #[test]
 fn with_a_share_for_messages_to_several_groups() {
     finds(Mutant::ShareOfAll, super::exhaustive::shares(&[1, 1]), COMPLETE);

@@ -124,7 +124,8 @@ impl Effects for Recorder<'_> {
     fn restore(&mut self, _number: u64) {}
 }
 
-/// Returns whether a write of a member goes to a destination of its message. `about`: the message's destination groups.
+/// Returns whether a write of a member goes to a destination of its message. `about` are the message's destination
+/// groups.
 pub(crate) fn is_genuine(network: &Network, wire: usize, about: &[u16]) -> bool {
     let receiver = ProcessId(network.wires[wire].receiver() as u16);
     matches!(network.topology.role(receiver), Some(ProcessRole::Member { group, .. }) if about.contains(&group.0))

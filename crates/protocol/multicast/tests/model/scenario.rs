@@ -50,7 +50,7 @@ impl Scenario {
         scenario
     }
 
-    /// Lets the message `index` and its client's later ones be multicast at any time.
+    /// Permits message `index` and its client's later messages to be multicast at any time.
     pub(crate) fn late(mut self, index: usize) -> Self {
         let client = self.messages[index].client;
         self.messages[index..].iter_mut().filter(|message| message.client == client).for_each(|m| m.late = true);

@@ -186,7 +186,7 @@ impl Store {
         number
     }
 
-    /// Returns the known outcome, if there is one. `Some(None)`: the item must wait.
+    /// Returns the known outcome, if there is one. `Some(None)` means that the item must wait.
     pub(crate) fn known_outcome(&self, local: u32, wire: usize, item: u32) -> Option<Option<&Outcome>> {
         self.outcomes.get(&(local, wire as u32, item)).map(Option::as_ref)
     }

@@ -19,7 +19,7 @@ pub(crate) const TIMESTAMPS: (Flaws, &str) = (32, "one final timestamp per messa
 pub(crate) const ACCEPTED: (Flaws, &str) = (64, "no input is rejected");
 pub(crate) const COMPLETE: (Flaws, &str) = (128, "M3 M9 everything is delivered everywhere at the end");
 
-/// Holds for two groups. The protocol does not guarantee it for three: see
+/// Property that the protocol guarantees for two groups, but not for three: see
 /// `exhaustive::real_time_order_does_not_reach_over_three_groups`.
 pub(crate) const REAL_TIME_PATH: (Flaws, &str) = (512, "real-time order over other messages in between");
 pub(crate) const GENUINE: (Flaws, &str) = (256, "M7 nothing is sent to anybody but destinations");
@@ -57,9 +57,9 @@ pub(crate) fn names(flaws: Flaws) -> Vec<&'static str> {
     ALL.iter().filter(|(bit, _)| flaws & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// Judges everything but the end of the run. `destined`: indexed by member, the messages for its group. `submitted`:
-/// messages multicast so far. `earlier`: indexed by message, the messages that were delivered anywhere when it was
-/// multicast.
+/// Judges all properties except those of the end of the run. `destined` has the messages for each member's group.
+/// `submitted` has the messages multicast so far. `earlier` has, for each message, the messages that were delivered
+/// anywhere when it was multicast.
 pub(crate) fn judge(
     scenario: &Scenario,
     destined: &[u32],
@@ -130,7 +130,7 @@ fn session_order(scenario: &Scenario, mut before: [u32; 32], submitted: u32) -> 
     if any && has_cycle(before, scenario.messages.len()) { SESSION.0 } else { 0 }
 }
 
-/// Removes messages that nothing precedes; the messages that remain are on a cycle or behind one.
+/// Removes messages that nothing precedes; the messages that remain are on a cycle or follow one.
 fn has_cycle(before: [u32; 32], messages: usize) -> bool {
     let mut left = (1_u64 << messages) as u32 - 1;
     loop {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_over_three_members_without_two_in_opposite_orders() {
+    fn cycle_over_three_members_is_found_without_two_opposite_orders() {
         let scenario = Scenario::new(&[1, 1, 1], &[(0, &[0, 2]), (1, &[0, 1]), (2, &[1, 2])]);
         let stamp = |time| Timestamp { time, group: 0 };
         let logs: [&[Entry]; 3] = [&[(0, stamp(1)), (1, stamp(2))], &[(1, stamp(2)), (2, stamp(3))], &[(2, stamp(3))]];

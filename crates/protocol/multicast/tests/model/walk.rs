@@ -130,7 +130,7 @@ impl Run {
         self.senders[client].check(&to).is_ok()
     }
 
-    /// Returns whether the head of a stream waits, by a step on a copy.
+    /// Returns whether the head of a stream waits. Runs the step on a copy.
     fn waits(&self, wire: usize) -> bool {
         let name = self.network.wires[wire];
         let Some(words) = self.queues[wire].front() else { return true };
@@ -225,7 +225,7 @@ fn random_walks_of_v1() {
     walk(Variant::V1, 30_000);
 }
 
-/// Mutants that need more than two messages or a window that wraps.
+/// Finds the mutants that need more than two messages or a window that wraps.
 #[cfg(feature = "plants")]
 #[test]
 fn random_walks_find_mutants() {

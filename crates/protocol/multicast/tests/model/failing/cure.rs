@@ -62,7 +62,7 @@ impl Run {
         Ok(())
     }
 
-    /// Gives each group without a leader one.
+    /// Elects a leader for each group without one.
     fn elect(&mut self, context: &Context) {
         for group in context.channels.topology.group_ids() {
             let members: Vec<usize> = context.channels.topology.members(group).map(|process| process.index()).collect();

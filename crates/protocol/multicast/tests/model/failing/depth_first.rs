@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
         Search { identify: true, ..self }
     }
 
-    /// Makes the search continue until this property is violated, even if others are before.
+    /// Makes the search continue until this property is violated, even if other properties are violated before.
     #[cfg(feature = "plants")]
     pub(super) fn until(self, property: &'static str) -> Self {
         Search { until: Some(property), ..self }

@@ -3,11 +3,11 @@
 //! Taking a body is a step of one member. If it sends nothing and delivers nothing, it commutes with every step of all
 //! other members: it reads only a ring that a client wrote before the run. So in any run it can be postponed until the
 //! next step of the same member. It can be postponed further, past every step with which it commutes there: where the
-//! real state machine, run in both orders, ends in the same state and sends the same. It stops before a step with which
-//! it does not commute (an entry that waits for it, a state that names it …), or at the end of the run. The deliveries
-//! of all members and their order are the same in the original run and in the run with late bodies, and a violation,
-//! once there, stays. So it is enough to search runs in which a body is taken only right before a step of the same
-//! member with which it does not commute, or when it has an effect of its own.
+//! real state machine, run in both orders, ends in the same state and sends the same messages. The postponement stops
+//! before a step with which it does not commute (an entry that waits for the body, a state that names it …), or at the
+//! end of the run. The deliveries of all members and their order are the same in the original run and in the run with
+//! late bodies, and a violation, once there, stays. So it is enough to search runs in which a body is taken only right
+//! before a step of the same member with which it does not commute, or when it has an effect of its own.
 //!
 //! A crash of the member empties its rings, whether they were read or not. This reduction does not cover lost
 //! connections and ticks: if the budget contains them, bodies are taken at any time.

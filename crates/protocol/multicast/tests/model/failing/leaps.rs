@@ -22,12 +22,12 @@
 //!
 //! # Crashes
 //! A crash is the last step of its member, and everything that the member wrote and no other member has taken is lost
-//! with it. Steps of others that take nothing from it commute with the crash: what they write to it is dropped before
-//! or after. They take their inputs from it before. So in any run the crash can be postponed to the end, and the run up
-//! to there has no crash: a member that crashes is one that does nothing more and whose writes stay in flight. A state
-//! therefore represents an end with a crash if all other members reach, by silent steps, a state in which nothing can
-//! be taken but from the crashing member. (This covers one crash. It does not cover a process that restarts without
-//! memory.)
+//! with it. Steps of others that take nothing from the crashing member commute with the crash: what they write to it is
+//! dropped in either order. Steps that take its writes happen before the crash. So in any run the crash can be
+//! postponed to the end, and the run up to there has no crash: a member that crashes is one that does nothing more and
+//! whose writes stay in flight. A state therefore represents an end with a crash if all other members reach, by silent
+//! steps, a state in which nothing can be taken but from the crashing member. (This covers one crash. It does not cover
+//! a process that restarts without memory.)
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -54,7 +54,7 @@ pub(super) struct Leaps<'a> {
     ends: Map<(u32, u16), Rc<[u32]>>,
 }
 
-/// Stands for no crash.
+/// Number that represents no crash.
 pub(super) const NOBODY: u16 = u16::MAX;
 
 impl<'a> Leaps<'a> {
@@ -96,8 +96,8 @@ impl<'a> Leaps<'a> {
         leaps
     }
 
-    /// Returns whether a silent step can just as well be taken after a step that is possible after it. `site`: the site
-    /// before both.
+    /// Returns whether a silent step can just as well be taken after a step that is possible after it. `site` is the
+    /// site before both steps.
     fn commute(&mut self, site: u32, silent: Cause, step: &Move) -> bool {
         let moves = self.sites.moves(site);
         let Some(first) = moves.iter().find(|other| other.cause == step.cause && other.sends == step.sends) else {
@@ -134,7 +134,7 @@ impl<'a> Leaps<'a> {
         !self.sites.moves(site).iter().any(Move::is_take)
     }
 
-    /// Returns what a crash of the member can leave, which differs in the deliveries.
+    /// Returns the sites that a crash of the member can leave. They differ in the member's deliveries.
     pub(super) fn crashes(&mut self, site: u32) -> BTreeSet<u32> {
         self.sites.silent(site).into_iter().map(|node| self.sites.crashed(node.site)).collect()
     }

@@ -90,7 +90,7 @@ impl Machine {
         Machine { context, budget, lazy, store: Mutex::new(Store::new()) }
     }
 
-    /// Creates the same model, but bodies are taken at any time.
+    /// Creates a model in which bodies are taken at any time.
     pub(super) fn eager(scenario: Scenario, budget: Budget) -> Self {
         Machine { lazy: false, ..Machine::new(scenario, budget) }
     }
@@ -107,7 +107,7 @@ impl Machine {
         self.store.lock().expect("a thread of the search panicked")
     }
 
-    /// Describes a run: what was taken, the final deliveries, and what time does not repair.
+    /// Describes a run: what was taken, the final deliveries, and the reason why the `cure` fails.
     pub(crate) fn explain(&self, path: &[(Cluster, Option<Action>)]) -> String {
         let mut lines = Vec::new();
         for (state, action) in path {

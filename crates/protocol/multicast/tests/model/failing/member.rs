@@ -91,7 +91,7 @@ impl Context {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Member {
     pub(crate) process: u16,
-    /// `None`: crashed.
+    /// State machine, or `None` if the member has crashed.
     pub(crate) replica: Option<Replica>,
     /// The ballot of the last stream that began here.
     pub(crate) stream: Ballot,
@@ -107,7 +107,7 @@ pub(crate) struct Member {
 pub(crate) enum Event<'a> {
     Take(Wire, &'a Parcel),
     Campaign,
-    /// The head of a stream may have waited for a while.
+    /// The head of a stream may have waited for a while, so the member checks it.
     Stalled(u16, &'a Parcel),
     Tick,
     Connected(u16),

@@ -21,7 +21,7 @@ fn verify(scenario: Scenario, budget: Budget, at_least: usize) {
     search(scenario, budget, None, at_least);
 }
 
-/// Does the same, but stops after `limit` steps and then prints that the search was partial.
+/// Searches like [`verify`], but stops after `limit` steps, and then prints that the search was partial.
 fn search(scenario: Scenario, budget: Budget, limit: Option<usize>, at_least: usize) {
     let begin = Instant::now();
     let mut builder = Machine::new(scenario, budget).checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
@@ -142,7 +142,7 @@ fn large_configurations_with_failures() {
 /// For experiments: `STENTOR_MODEL_TRY=sizes/sets/campaigns,crashes,restarts,cuts,ticks/millions of steps`, for example
 /// `1,3/01,1/1,0,0,0,0/5`. With `STENTOR_MODEL_LEAPS=1` the search uses leaps, and the limit is in millions of states.
 #[test]
-fn a_configuration_of_the_environment() {
+fn configuration_from_the_environment() {
     let Ok(given) = std::env::var("STENTOR_MODEL_TRY") else { return };
     let parts: Vec<&str> = given.split('/').collect();
     let [sizes, sets, budget, limit] = parts[..] else { panic!("{given}: four parts") };

@@ -143,7 +143,7 @@ impl<'a> Sites<'a> {
         moves
     }
 
-    /// Returns a step, or `None` if it must wait. `site`: the site without the parcel that is taken.
+    /// Returns a step, or `None` if it must wait. `site` is the site without the parcel that is taken.
     fn move_of(&mut self, mut site: Site, wires: &[usize], cause: Cause) -> Option<Move> {
         let outcome = self.store.outcome(self.context, site.member, cause)?;
         let (next, sends) = (outcome.next, outcome.sends.clone());
