@@ -19,7 +19,7 @@
 //!   register, and announces itself under a larger epoch.
 //! - **The own node** is recognized by its creation (czxid) and its owner, which must be those of this session. Both
 //!   are checked after every reconnection. Nodes with this process's name from an earlier life are removed.
-//! - **Hand-over.** The leader writes the preferred successor beside the epoch and removes its own node, in one
+//! - **Hand-over.** The leader writes the preferred successor next to the epoch and removes its own node, in one
 //!   transaction. It then joins the end of the line. A candidate that becomes first and is not the preferred one also
 //!   moves to the end, provided that the preferred one is in the line. So only neighbours wake, and no step waits for a
 //!   timeout.

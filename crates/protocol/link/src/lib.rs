@@ -30,7 +30,7 @@
 //! - An event counts only if the state of the queue pair agrees with it:
 //!   [`Event::Connected`](stentor_fabric::Event::Connected) with a link that is down and a queue pair that is ready,
 //!   [`Event::Disconnected`](stentor_fabric::Event::Disconnected) with a queue pair in the error state. Any other event
-//!   concerns a connection that is over.
+//!   concerns a connection that has ended.
 //!
 //! # Stale completions
 //! A completion is stale if its request was posted for an earlier connection than the present one ([`Link::number`]

@@ -83,7 +83,8 @@ impl<L: DerefMut<Target = Link>> Links<L> {
         Some((link, number))
     }
 
-    /// Processes an event of the fabric. Returns `None` if it belongs to no link or concerns a connection that is over.
+    /// Processes an event of the fabric. Returns `None` if it belongs to no link or concerns a connection that has
+    /// ended.
     pub fn happened<F: Fabric>(&mut self, fabric: &mut F, event: &Event) -> Option<LinkEvent> {
         match *event {
             Event::Connected { qp, .. } => {

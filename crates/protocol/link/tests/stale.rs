@@ -1,4 +1,4 @@
-//! Completions, events and regions of a connection that is over have no effect on the next one.
+//! Completions, events and regions of a connection that has ended have no effect on the next one.
 
 use stentor_fabric::{
     Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionSpec, RemoteSpan,
@@ -82,7 +82,7 @@ fn reconnect(world: &World, a: &mut End, b: &mut End, region: &mut Resolved) {
 }
 
 #[test]
-fn completions_of_a_connection_that_is_over_are_stale() {
+fn completions_of_an_ended_connection_are_stale() {
     let (world, mut a, mut b) = world();
     let mut region = Resolved::new(PURPOSE);
     assert_eq!(a.write(&mut region), Some(1));

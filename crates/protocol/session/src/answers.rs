@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notifications_wait_behind_bounded_bytes_only() {
+    fn notifications_are_dropped_when_too_many_bytes_wait() {
         let (mut waiting, record) = (Waiting::default(), [7; 1 << 16]);
         (0..20).for_each(|_| waiting.push(&record, true));
         assert_eq!((waiting.records.len(), waiting.bytes, waiting.dropped), (16, MOST_BYTES, true));

@@ -16,7 +16,8 @@ impl Session<'_> {
         let preferred = register.preferred.filter(|process| *process != me);
         if self.claimed.is_none() && preferred.is_some_and(|process| line.iter().any(|place| place.process == process))
         {
-            // This candidate moves behind the preferred one. That wakes only the next candidate in line.
+            // This candidate gives way to the preferred one and joins the end of the line. That wakes only the next
+            // candidate.
             self.remove(&line[0]).await?;
             return Err(Fault::Again);
         }

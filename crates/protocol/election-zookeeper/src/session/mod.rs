@@ -27,7 +27,7 @@ enum Fault {
     Again,
     /// A request failed. The next one may succeed.
     Failed(String),
-    /// The session is over.
+    /// The session has ended.
     Ended(String),
 }
 
@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
     }
 
     /// Waits for a change, an event of the session or a command, for at most `at_most`. Returns an error if the session
-    /// is over.
+    /// has ended.
     async fn wait(&mut self, at_most: Duration) -> Result<(), String> {
         let until = Instant::now() + at_most;
         loop {

@@ -179,7 +179,7 @@ fn is_synced(cluster: &Cluster, said: &[(Option<Ballot>, u64)]) -> bool {
 }
 
 /// Three of five members hold a message in a ballot that they have promised. One of them has forgotten its promise
-/// since, and was taken in by a smaller ballot. So no later leader may learn of this majority.
+/// since, and was taken in by a smaller ballot. Possibly no later leader learns of this majority.
 #[test]
 fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     let (away, late, forgets, leads, slow) = (0, 1, 2, 3, 4);

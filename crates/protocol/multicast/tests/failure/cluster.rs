@@ -223,7 +223,8 @@ impl Cluster {
                         Item::Ack(ack) => replica.on_ack(from, &ack, recorder),
                     };
                     match done {
-                        // A member that lags is behind the clients' windows. It asks for what it missed.
+                        // A member that lags has a window below that of the clients. It asks for the messages that it
+                        // missed.
                         Err(Rejected::BeyondWindow { .. }) => Ok(()),
                         Err(rejected) => Err(format!("{to} refuses {item:?} from {from}: {rejected}")),
                         Ok(()) => Ok(()),

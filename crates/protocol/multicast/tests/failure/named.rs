@@ -195,7 +195,7 @@ fn counting_a_newer_ballot_before_its_state_arrives_breaks_order() {
 #[cfg(feature = "plants")]
 #[test]
 fn the_highest_ballot_per_message_breaks_order_in_five_steps() {
-    let flaw = five_steps(Mutant::HighestBallotPerMessage).err().expect("m1@1 comes back");
+    let flaw = five_steps(Mutant::HighestBallotPerMessage).err().expect("m1@1 is revived");
     assert!(flaw.starts_with("c0:1 at") || flaw.contains("different orders"), "m1 beside m2: {flaw}");
 }
 

@@ -54,7 +54,7 @@ fn half_written_messages_of_a_dead_client_block_nobody_without_a_successor() {
         bed.kill_client();
         bed.submit(1, &[0], b"next").expect("all are connected");
         bed.run(RECONNECTED_NS);
-        assert!(bed.delivered.iter().all(Vec::is_empty), "the message behind the gap has the earlier timestamp");
+        assert!(bed.delivered.iter().all(Vec::is_empty), "the message after the gap has the earlier timestamp");
         bed.run(LONG_NS);
         for member in 0..3 {
             assert_eq!(bed.payloads(member), [b"next"], "p{member} {:?}", bed.delivered);
@@ -84,7 +84,7 @@ fn client_without_a_gap_is_never_given_up() {
     bed.submit(1, &[0, 1], b"meanwhile").expect("all are connected");
     bed.run(2 * LONG_NS);
     assert!(!bed.clients[0].is_superseded());
-    bed.submit(0, &[0, 1], b"back").expect("it goes on");
+    bed.submit(0, &[0, 1], b"back").expect("it continues");
     bed.run(RECONNECTED_NS);
     for delivered in &bed.delivered {
         assert!(delivered.iter().any(|(_, payload)| payload == b"back"), "{delivered:?}");
@@ -92,7 +92,7 @@ fn client_without_a_gap_is_never_given_up() {
 }
 
 #[test]
-fn a_gap_waits_for_a_client_that_comes_back_in_time() {
+fn gap_waits_for_a_client_that_reconnects_in_time() {
     let mut bed = bed(1);
     // An earlier absence does not count.
     for member in GROUP {

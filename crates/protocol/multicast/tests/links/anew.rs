@@ -98,7 +98,7 @@ fn a_group_that_others_remember_waits_for_an_operator_and_delivers_with_them_whe
 /// process came after it. If it has multicast to its home group before, it sends nothing more there, but the next
 /// process of the client id does.
 #[test]
-fn a_client_whose_home_is_reset_goes_on_with_other_groups() {
+fn client_whose_home_is_reset_continues_with_other_groups() {
     // The cases: whether the process has multicast to its home group before, and whether the reset keeps a member's
     // state.
     let all = [(false, false), (true, false), (false, true), (true, true)];
@@ -138,7 +138,7 @@ fn a_client_whose_home_is_reset_goes_on_with_other_groups() {
 /// Two of three members lose their memory. The third continues with its state, together with them, when an operator
 /// resets the group.
 #[test]
-fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
+fn remaining_member_continues_with_its_state_when_its_group_is_reset() {
     let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
     let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");

@@ -87,7 +87,7 @@ fn back_on_the_same_connection(seed: u64, mutant: Mutant) -> Outcome {
 }
 
 #[test]
-fn a_member_that_comes_back_is_written_when_no_earlier_write_can_land() {
+fn returned_member_is_written_when_no_earlier_write_can_land() {
     let (mut returns, mut reordered) = (0, 0);
     for seed in SEEDS {
         let outcome = back_on_the_same_connection(seed, Mutant::None);

@@ -26,7 +26,7 @@ const BODY: Purpose = Purpose(3);
 const G0: &[GroupId] = &[GroupId(0)];
 
 #[test]
-fn a_client_begins_and_goes_on_while_majorities_of_its_groups_are_there() {
+fn client_begins_and_continues_while_majorities_of_its_groups_are_connected() {
     // The second group does not run at all, and neither does one member of the first.
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
     for process in [2, 3, 4, 5].map(ProcessId) {
@@ -234,7 +234,7 @@ fn client_gets_a_credit_when_a_member_promises_another_ballot() {
 }
 
 #[test]
-fn a_member_counts_again_for_a_clients_window_when_it_comes_back() {
+fn returned_member_counts_again_for_a_clients_window() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
     let mut sent = Vec::new();
@@ -563,7 +563,7 @@ fn messages_held_by_one_member_are_not_overwritten_when_the_others_have_freed_th
         assert_eq!((&bed.delivered[0], &bed.delivered[1]), (&sent, &sent));
     }
     assert!(delivers > 0, "a state would replace what is delivered");
-    assert!(met > 0, "the client and the member have to meet again while the member stands still");
+    assert!(met > 0, "the client and the member have to reconnect while the member is stalled");
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Bed {
 }
 
 #[test]
-fn a_follower_takes_over_and_the_old_leader_comes_back() {
+fn follower_takes_over_and_the_old_leader_rejoins() {
     for (seed, network) in (0..6).zip([NetworkModel::adversarial(), NetworkModel::unordered()].into_iter().cycle()) {
         let mut bed = Bed::new(&[3], 1, limits(), network, seed);
         bed.run(RECONNECTED_NS);
@@ -98,7 +98,7 @@ fn messages_to_two_groups_survive_both_leaders() {
         bed.restart_member(3);
         sent.extend(bed.load(&[0, 1], 30));
         bed.run(10 * RECONNECTED_NS);
-        bed.agree(&[0, 1, 2, 3, 4, 5], &sent, &format!("seed {seed}, with those who came back"));
+        bed.agree(&[0, 1, 2, 3, 4, 5], &sent, &format!("seed {seed}, with the restarted ones"));
     }
 }
 

@@ -6,7 +6,7 @@ use stentor_fabric_sim::NetworkModel;
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
 #[test]
-fn a_fenced_leader_writes_nothing_more_and_its_link_comes_back() {
+fn fenced_leader_writes_nothing_more_and_its_link_reconnects() {
     for seed in 0..20 {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
@@ -20,7 +20,7 @@ fn a_fenced_leader_writes_nothing_more_and_its_link_comes_back() {
         bed.submit(0, &[0], b"fenced").expect("there is room");
         bed.run(RECONNECTED_NS);
         assert!(bed.world.fault_counts().remote_access_errors > 0, "seed {seed}: the stream broke");
-        assert!(bed.members.iter().all(|member| member.is_connected()), "seed {seed}: and came back");
+        assert!(bed.members.iter().all(|member| member.is_connected()), "seed {seed}: and was reconnected");
         // When access is granted again, the stream continues. Entries written meanwhile are kept for counting members.
         for follower in [1, 2] {
             bed.members[follower].grant_stream(ProcessId(0));

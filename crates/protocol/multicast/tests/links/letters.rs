@@ -30,7 +30,7 @@ fn peer_messages_of_a_mebibyte_arrive_through_a_ring_of_four_kibibytes_while_mes
             }
             bed.run(5_000);
             longest_ns += 5_000;
-            assert!(longest_ns < 500_000, "seed {seed}: message {sent} starves behind peer messages");
+            assert!(longest_ns < 500_000, "seed {seed}: message {sent} is delayed by peer messages");
             while let Some((at, letter)) = (0..3).find_map(|at| Some((at, bed.members[at].next_foreign()?))) {
                 let (from, came, came_tail) = letter;
                 assert_eq!((&came, &came_tail), (&words, &tail), "seed {seed}");

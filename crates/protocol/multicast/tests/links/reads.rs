@@ -159,7 +159,7 @@ fn write_after_a_promise_confirms_nothing() {
 
 /// A member that restarts counts when it has installed the ballot, and not before.
 #[test]
-fn a_member_that_comes_back_counts_when_it_has_the_ballot() {
+fn restarted_member_counts_when_it_has_the_ballot() {
     let mut bed = connected(&[3], Mutant::None);
     bed.submit(0, &[0], b"old").expect("all are there");
     bed.run(SETTLED_NS);
@@ -168,14 +168,14 @@ fn a_member_that_comes_back_counts_when_it_has_the_ballot() {
     bed.cut(0, 2, RECONNECTED_NS);
     let early = bed.members[0].confirm();
     bed.run(4 * RECONNECTED_NS);
-    assert!(early.is_none_or(|round| !bed.is_confirmed(0, round)), "its memory is gone");
+    assert!(early.is_none_or(|round| !bed.is_confirmed(0, round)), "its memory is lost");
     assert!(!bed.members[1].replica().is_joining(), "it has been taken in");
     let leader = (0..2).find(|member| bed.leads(*member)).expect("one leads");
     bed.world.crash(ProcessId(2));
     bed.run(RECONNECTED_NS);
     let (_, round) = bed.begin_read(leader);
     bed.run(SETTLED_NS);
-    assert!(bed.is_confirmed(leader, round), "by the one that came back");
+    assert!(bed.is_confirmed(leader, round), "by the one that restarted");
 }
 
 /// A message to two groups that lacks a timestamp does not block a read; a complete one does.

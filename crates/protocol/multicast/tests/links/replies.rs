@@ -280,7 +280,7 @@ fn new_process_of_a_member_restarts_its_ring() {
 
 /// A group that is reset sends its clients another hello on the same connection. Their rings continue.
 #[test]
-fn a_group_that_is_reset_goes_on_with_its_rings() {
+fn group_that_is_reset_continues_with_its_rings() {
     let mut bed = calm(1, small());
     assert_eq!(bed.reply(0, 0, b"first"), RecordSent::Sent);
     bed.run(SETTLED_NS);

@@ -112,7 +112,7 @@ fn a_state_counts_when_the_application_has_room_again() {
     assert_eq!(bed.handed[0].freezes + bed.handed[1].freezes, 1, "no donor sends another one meanwhile");
     bed.room[2] = 3;
     bed.run(10 * RECONNECTED_NS);
-    assert_eq!(bed.handed[2].beyond, 0, "deliveries that come behind a state wait, too");
+    assert_eq!(bed.handed[2].beyond, 0, "deliveries after a state wait, too");
     bed.room[2] = u64::MAX;
     bed.run(10 * RECONNECTED_NS);
     assert!(!bed.members[2].replica().is_joining());

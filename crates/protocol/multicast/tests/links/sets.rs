@@ -81,7 +81,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
 }
 
 #[test]
-fn a_member_that_comes_back_before_a_late_copy_is_started_after_it_and_misses_nothing() {
+fn member_that_reconnects_before_a_late_copy_is_restarted_after_it_and_misses_nothing() {
     let mut late = 0;
     for seed in 0..40 {
         let outcome = back_before_a_late_copy(seed, Mutant::None);

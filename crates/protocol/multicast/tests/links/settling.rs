@@ -77,7 +77,7 @@ fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     for (group, members) in (0..).zip(of_group) {
         let first = ids(members.start);
         let expected = after.iter().filter(|id| to[id].contains(&group)).copied();
-        assert!(first.ends_with(&Vec::from_iter(expected)), "{why}: group {group} goes on: {first:?}");
+        assert!(first.ends_with(&Vec::from_iter(expected)), "{why}: group {group} continues: {first:?}");
         members.for_each(|member| assert_eq!(ids(member), first, "{why}: group {group}"));
     }
     let common = |member: usize, other: u16| ids(member).into_iter().filter(|id| to[id].contains(&other)).collect();

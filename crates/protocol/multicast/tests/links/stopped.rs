@@ -145,7 +145,7 @@ fn delivered_after(mutant: Mutant) -> (usize, u64) {
 }
 
 #[test]
-fn a_member_that_came_back_gets_messages_through_its_own_ring_again() {
+fn restored_member_gets_messages_through_its_own_ring_again() {
     let (delivered, forwarded) = delivered_after(Mutant::None);
     assert!(delivered >= 99 && forwarded == 0, "{delivered} delivered, {forwarded} peer messages");
 }

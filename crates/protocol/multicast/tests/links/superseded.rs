@@ -84,7 +84,7 @@ fn a_client_that_only_lost_its_connections_is_not_superseded() {
     bed.run(4 * RECONNECTED_NS);
     assert!(!bed.clients[0].is_superseded());
     assert!(bed.clients[0].is_connected(&[GroupId(0)]));
-    bed.submit(0, &[0], b"next").expect("it goes on");
+    bed.submit(0, &[0], b"next").expect("it continues");
 }
 
 /// A member that is away while a client id changes hands holds messages of the earlier process, and forwards them after

@@ -53,7 +53,7 @@ fn idle_group_delivers_time_entries_at_all_members_under_any_leader() {
         let leader = (0..3).find(|member| bed.members[*member].replica().is_leader()).expect("one leads");
         ordered.extend(order(&mut bed, leader, 3));
         bed.run(3 * RECONNECTED_NS);
-        bed.agree(&[0, 1, 2], &ordered, &format!("seed {seed}, with the one that came back"));
+        bed.agree(&[0, 1, 2], &ordered, &format!("seed {seed}, with the restarted one"));
         let whole: Vec<MessageId> =
             (1..=ordered.len() as u64).map(|sequence| MessageId { client: TIME, sequence }).collect();
         assert_eq!(ordered, whole, "seed {seed}: their names follow from their slots");

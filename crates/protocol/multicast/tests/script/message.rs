@@ -68,7 +68,7 @@ fn follower_holds_the_body_and_sends_nothing() {
 }
 
 #[test]
-fn each_client_has_its_own_ring_and_the_clock_goes_on() {
+fn each_client_has_its_own_ring_and_all_share_one_clock() {
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, &[(0, 0)]).expect("client 0");
     let effects = leader.message(1, 1, &[(0, 0)]).expect("client 1");

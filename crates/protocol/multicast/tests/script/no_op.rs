@@ -103,7 +103,7 @@ fn members_that_gave_a_client_up_look_for_its_gap_and_report_it_missing() {
 }
 
 #[test]
-fn closed_generation_is_over() {
+fn closed_generation_has_ended() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.no_op(head(0, 0, 1), 1, false).expect("a no-op");
     assert_eq!((follower.replica.over_below(ClientId(0)), follower.replica.closed_below(ClientId(0))), (1, 1));

@@ -60,7 +60,7 @@ fn admitted(effects: &[Effect]) -> Vec<Joiner> {
 }
 
 #[test]
-fn a_member_that_lost_its_majority_goes_on_with_members_without_memory_that_promise() {
+fn member_that_lost_its_majority_continues_with_members_without_memory_that_promise() {
     let mut left = member(1);
     assert_eq!(
         begin(&mut left, TAKEN, false),
@@ -89,7 +89,7 @@ fn reset_keeps_deliveries_and_drops_messages_in_flight() {
     left.assign(head(2, 1, 2), 2, 0, led_by(0), 2).expect("sound");
     assert_eq!(left.replica.delivered(), 1);
     let (ballot, incarnation) = begin(&mut left, FIRST, false).expect("it names the incarnation that it ends");
-    assert_eq!(left.try_campaign(), Ok(ballot), "the reset goes on");
+    assert_eq!(left.try_campaign(), Ok(ballot), "the reset continues");
     // Messages that other members hold are lost, too; the reset does not wait for them.
     let mut state = nothing([7, 0, 0]);
     state.clients[1].held = vec![(0, 1)];
@@ -287,7 +287,7 @@ fn leader_that_moves_above_another_history_keeps_its_state_in_every_attempt() {
     let (_, moved, ends) = campaigns(&mut mover);
     assert_eq!((moved.number, ends), (5, FIRST));
     let (ballot, again, ends) = campaigns(&mut mover);
-    assert_eq!((again, ends), (moved, FIRST), "nobody has its state, so nothing goes on from it");
+    assert_eq!((again, ends), (moved, FIRST), "no member has its state, so no history continues from it");
 
     let asks = |from, incarnation: Incarnation, ballot, ends, resets| {
         (from, PeerMessage::Campaign { ballot, incarnation, ends, resets, lives: vec![0; 3] })

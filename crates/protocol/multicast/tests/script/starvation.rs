@@ -126,7 +126,7 @@ fn overtaken_state_is_requested_again_with_the_applications_state() {
     let asked = PeerMessage::Behind { ballot: led_by(0), snapshot: true };
     assert_eq!(effects, [Effect::PeerMessage { to: 0, message: asked }]);
     follower.message(0, 3, &[(0, 2)]).expect_err("no room yet");
-    assert!(!follower.waits(head(2, 1, 2), 5), "meanwhile the stream goes on");
+    assert!(!follower.waits(head(2, 1, 2), 5), "meanwhile the stream continues");
     assert_eq!(promise(&mut follower).counter, 4);
 }
 

@@ -152,7 +152,7 @@ fn first_time_of_a_new_leader(mutant: Mutant) -> u64 {
 }
 
 #[test]
-fn a_new_leader_goes_on_from_the_recovered_clock() {
+fn new_leader_continues_from_the_recovered_clock() {
     assert_eq!(first_time_of_a_new_leader(Mutant::None), 7_001);
 }
 

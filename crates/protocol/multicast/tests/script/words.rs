@@ -63,7 +63,7 @@ fn a_word_is_not_repeated_when_a_larger_incarnation_is_known() {
 
 /// A leader that moved above another history of its group continues its own.
 #[test]
-fn an_incarnation_that_goes_on_with_a_history_needs_no_majority() {
+fn incarnation_that_continues_a_history_needs_no_majority() {
     let mut leader = Process::of_two_groups(0);
     let told = leader.peer_message(3, &announce(ANEW, FIRST)).expect("sound");
     assert_eq!(words(&told), [word(FIRST, true)]);

@@ -174,7 +174,7 @@ fn judge<F: Fabric, N: FnMut(Notice<'_>)>(
 ) -> bool {
     let ask = stream.at[host.index()].ask;
     let Some((lo, hi)) = stream.replay.round().filter(|round| round.serial == ask.serial).map(|r| (r.lo, r.hi)) else {
-        // The round is over, so the answer is not needed.
+        // The round has ended, so the answer is not needed.
         return true;
     };
     let Some(scratch) = end.scratch[host.index()] else { return true };

@@ -582,7 +582,7 @@ impl Caller {
     }
 
     /// Passes the renewals that are due to `send`. `now` is local time, `order_time` an estimate of the order's time,
-    /// both in nanoseconds. A renewal is due when half of the time to live is over, and again if it is not answered
+    /// both in nanoseconds. A renewal is due when half of the time to live has passed, and again if it is not answered
     /// within [`CallerConfig::renewal_timeout`].
     pub fn due(&mut self, now: u64, order_time: u64, mut send: impl FnMut(GroupId, &[u8])) {
         if self.phase != Phase::Open {

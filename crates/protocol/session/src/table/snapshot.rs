@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_the_last_session_are_refused() {
+    fn bytes_after_the_last_session_are_refused() {
         let mut bytes = Vec::new();
         table().write(&mut bytes);
         bytes.truncate(bytes.len() - 8);

@@ -209,7 +209,7 @@ fn replies_outlive_takings_up(mutant: Mutant) {
     }
 }
 
-/// Of the requests of earlier generations, the newest ones are kept, at most a window of them.
+/// The newest requests of earlier generations are kept, at most a window of them.
 #[test]
 fn oldest_replies_beyond_a_window_are_forgotten() {
     let mut world = opened(Mutant::None, &[0]);

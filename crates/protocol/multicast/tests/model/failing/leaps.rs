@@ -10,7 +10,7 @@
 //!
 //! Not all leaps are needed. If the last silent step can just as well be taken after the step that writes (the real
 //! state machine, run in both orders, writes the same and reaches the same site), the run equals one in which it is
-//! postponed further. Each application of this rule moves a silent step behind a writing step of its member, so it
+//! postponed further. Each application of this rule moves a silent step after a writing step of its member, so it
 //! terminates.
 //!
 //! # The end of a run
