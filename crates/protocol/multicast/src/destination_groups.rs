@@ -8,8 +8,8 @@ use crate::message::Destination;
 /// The destination groups of a message, as a view of the words that encode them or as a bit mask.
 ///
 /// # Invariants
-/// - The lower 16 bits of each word are a group, and the groups are in rising order. The other bits have no meaning
-///   here. In a header they are the message's slot at that group.
+/// - The lower 16 bits of each word are a group, and the groups are in rising order. The other bits are ignored. In a
+///   header they are the message's slot at that group.
 /// - If there are words, no bit of the mask is set.
 #[derive(Clone, Copy, Default)]
 pub struct DestinationGroups<'a> {

@@ -69,13 +69,13 @@ pub(crate) fn is_last_of_generation(sequence: u64) -> bool {
     generation(sequence.wrapping_add(1)) != generation(sequence)
 }
 
-/// Returns the number just below all sequences of a generation. No message has it.
+/// Returns the number just below all sequences of a generation. No message has this number as its sequence.
 #[inline]
 pub(crate) fn first_of_generation(generation: u64) -> u64 {
     generation << MessageId::GENERATION_BITS
 }
 
-/// Returns whether this number is just below the first sequence of a generation, so that no message has it.
+/// Returns whether this number is just below the first sequence of a generation, so that it is no message's sequence.
 #[inline]
 pub(crate) fn is_nameless(sequence: u64) -> bool {
     first_of_generation(generation(sequence)) == sequence
@@ -96,7 +96,7 @@ pub struct Timestamp {
 /// tags are histories that began independently. No information of one is ever counted in the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Incarnation {
-    /// Count of incarnations from 1; 0 if nothing is known of the group.
+    /// Number of the incarnation, counted from 1; 0 if nothing is known of the group.
     pub number: u32,
     /// Random tag, drawn by the process that began the incarnation.
     pub tag: u32,
@@ -284,8 +284,8 @@ impl GroupSet {
     /// Number of groups that fit into a set.
     pub const CAPACITY: usize = 256;
 
-    /// Adds a group below [`CAPACITY`](GroupSet::CAPACITY). Larger groups are ignored, and no
-    /// [`Topology`](crate::Topology) has one.
+    /// Adds a group below [`CAPACITY`](GroupSet::CAPACITY). A larger group is ignored; no [`Topology`](crate::Topology)
+    /// contains one.
     #[inline]
     pub fn insert(&mut self, group: GroupId) {
         if let Some(word) = self.0.get_mut(usize::from(group.0) / 64) {

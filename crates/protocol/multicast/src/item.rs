@@ -11,7 +11,7 @@
 //!
 //! A *position* is an index into the message's destination groups in rising order. The slot is the message's slot at
 //! the *receiver's* group, reduced to its lower 24 bits. Every item names its message, except `Begin`, `RemoteBallot`
-//! and `Word`. Every item carries the values that it is about (hazard "acknowledgement without identity" in
+//! and `Word`. Every item carries the values to which it refers (hazard "acknowledgement without identity" in
 //! `docs/hazards.md`). With the three words of its seal, an item about a message to two groups fills one cache line: no
 //! kind then needs more than five words, except `Succeed` and `Word`, which need six.
 
@@ -33,38 +33,43 @@ pub(crate) const CHUNK: u64 = 15;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ItemKind {
-    /// 2A to a follower: counter, ballot, time of this group.
+    /// The timestamp of this group, for a follower (2A). Words: counter, ballot, time of this group.
     Assign = 1,
-    /// 2A to another leader: ballot and time of the sender's group, which is at `position`.
+    /// The timestamp of the sender's group, for another group's leader (2A). Words: ballot and time of the sender's
+    /// group, which is at `position`.
     Timestamp = 2,
-    /// The whole vector to a follower (V2): counter, a time for each destination group. The ballot is that of the
-    /// stream.
+    /// The whole vector, for a follower (V2). Words: counter, a time for each destination group. The ballot is that of
+    /// the stream.
     Vector = 3,
-    /// One other group's timestamp to a follower (V1): counter, ballot and time of the group at `position`.
+    /// The timestamp of one other group, for a follower (V1). Words: counter, ballot and time of the group at
+    /// `position`.
     Remote = 4,
-    /// 2B from a member of the group at `position`: ballot of that group, a time for each destination group.
+    /// An acknowledgement from a member of the group at `position` (2B). Words: ballot of that group, a time for each
+    /// destination group.
     Ack = 5,
-    /// No-op to a follower: counter, and 1 if a majority of the group is known to have processed such an entry.
+    /// A no-op, for a follower. Words: counter, and 1 if a majority of the group is known to have processed such an
+    /// entry.
     ///
     /// Neither the message in the slot nor any later message of the same client process will be delivered.
     NoOp = 9,
-    /// Succession to a follower: counter, life of the new process, the sequence after which messages of earlier
-    /// processes are void, and a last word.
+    /// A succession, for a follower. Words: counter, life of the new process, the sequence after which messages of
+    /// earlier processes are void, and a last word.
     ///
-    /// The last word holds the generation up to which no group asks for void messages any more (63 bits), and 1 if a
+    /// The last word holds a generation below which no other group asks for messages any more (63 bits), and 1 if a
     /// majority of the group is known to have processed such an entry. The head holds the number just below the
     /// process's first sequence, and the process's first slot. The item names no message.
     Succeed = 6,
-    /// Ballot of another group to a follower: counter, ballot, incarnation. Smaller ballots of that group do not count
-    /// any more. The item names no message.
+    /// The ballot of another group, for a follower. Words: counter, ballot, incarnation. Smaller ballots of that group
+    /// do not count any more. The item names no message.
     RemoteBallot = 11,
-    /// Word of another group to a follower: counter, the group's ballot, its incarnation, and the incarnation in which
-    /// its history began.
+    /// The word of another group, for a follower (see [`Word`](crate::Word)). Words of the item: counter, the group's
+    /// ballot, its incarnation, and the incarnation in which its history began.
     ///
     /// Bit 31 of the last word is 1 if a majority of the receiving group is known to have processed such an entry. The
     /// item names no message.
     Word = 12,
-    /// Start of a ballot's stream, to a follower: the ballot of the entries that follow. The item names no message.
+    /// The start of a ballot's stream, for a follower. Word: the ballot of the entries that follow. The item names no
+    /// message.
     Begin = 10,
 }
 
@@ -95,7 +100,7 @@ pub enum ItemError {
     #[error("item of format version {0}; this process speaks {VERSION}")]
     Version(u8),
     /// The position is not below the number of destination groups.
-    #[error("position {position} of {groups} destination groups")]
+    #[error("an item with position {position} among {groups} destination groups; positions count from 0")]
     Position {
         /// The position.
         position: u8,
@@ -103,7 +108,7 @@ pub enum ItemError {
         groups: u8,
     },
     /// A time or counter is 0, or is so large that counting further could overflow. Both count from 1.
-    #[error("a time or counter of 0, or beyond 2^63")]
+    #[error("an item with a time or counter that is 0 or beyond 2^63")]
     Count,
     /// Bits that must be 0 in this version are set.
     #[error("item at word {at} has bits set that mean nothing in format version {VERSION}")]
@@ -275,8 +280,8 @@ pub enum StreamEntry<'a> {
         /// The incarnation of the group.
         incarnation: Incarnation,
     },
-    /// The word of another group: where the history of its incarnation began. Nothing of the incarnation counts before
-    /// this entry.
+    /// The word of another group, which names the incarnation in which that group's history began. Nothing of the
+    /// group's incarnation counts before this entry.
     Word {
         /// The group's ballot.
         ballot: Ballot,
@@ -294,8 +299,7 @@ pub enum StreamEntry<'a> {
         life: u64,
         /// The sequence after which messages of earlier processes are void.
         after: u64,
-        /// The generation up to which no group asks for void messages any more, plus 1. 0 if the entry does not contain
-        /// that generation.
+        /// Generation below which no other group asks for messages any more; 0 if there is none.
         retired: u64,
         /// `true` if a majority of the group has processed such an entry.
         settled: bool,

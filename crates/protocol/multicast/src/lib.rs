@@ -1,8 +1,8 @@
 //! Genuine atomic multicast over one-sided writes: messages to any subset of groups, in one global order.
 //!
-//! The protocol succeeds RamCast; [`Variant`] selects between its two versions. [`Replica`] and [`Sender`] are pure
-//! state machines. They take inputs and write their output to [`Effects`]. They do no I/O, read no clock and use no
-//! randomness. [`Member`] and [`Client`] run them on any [`Fabric`](stentor_fabric::Fabric).
+//! The protocol is a successor of RamCast. [`Variant`] selects one of the protocol's two versions. [`Replica`] and
+//! [`Sender`] are pure state machines. They take inputs and write their output to [`Effects`]. They do no I/O, read no
+//! clock and use no randomness. [`Member`] and [`Client`] run them on any [`Fabric`](stentor_fabric::Fabric).
 //!
 //! # The path of a message
 //! 1. A client writes the sealed message into its ring at every process of every destination group ([`Client`]).

@@ -1,5 +1,5 @@
-//! The sizes of rings, windows and messages. They are fixed at start, so that memory is bounded and can be printed
-//! (M8).
+//! The sizes of rings, windows and messages. They are fixed at start, so the memory of a process has a bound that is
+//! known in advance (property M8 in `docs/guarantees.md`).
 
 use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::ring::Geometry;
@@ -13,7 +13,7 @@ use crate::{Header, Replica, Topology};
 /// Bytes of the credit cells in front of the ring in a control region. One cell is for the control ring in the other
 /// direction, one for the stream.
 pub(crate) const CREDIT_CELLS_BYTES: u64 = 128;
-/// Bytes of a peer's credit for a ring of replies or queries.
+/// Bytes of the cell for a peer's credit for a ring of replies or queries.
 pub(crate) const RECORD_CREDIT_BYTES: u64 = LINE as u64;
 /// Bytes after the ring in a stream region. The leader writes there to confirm that it still leads.
 const CONFIRM_BYTES: u64 = LINE as u64;
@@ -27,7 +27,8 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Number of undelivered messages that a client may have at one group; a power of two.
     pub window: u32,
-    /// Size of the ring for one client's messages at one member, in bytes, rounded up to two of the longest messages.
+    /// Size of the ring for one client's messages at one member, in bytes. The size is rounded up so that two messages
+    /// of the maximum length fit.
     pub body_ring_bytes: u64,
     /// Size of a ring for timestamps, stream entries or acknowledgements between two members, in bytes.
     pub control_ring_bytes: u64,
@@ -35,12 +36,13 @@ pub struct Limits {
     pub snapshot_bytes: u64,
     /// Size of the backlog of deliveries that a donor keeps for the receiver of a transfer, in bytes.
     pub backlog_bytes: u64,
-    /// Share of their usual rate, in percent, to which clients are slowed at most when the backlog is nearly full.
+    /// Lowest rate to which clients are slowed down when the backlog is nearly full, in percent of their usual rate.
     pub slowed_percent: u32,
     /// Size of the longest reply of a member to a client, in bytes. At 0 there are no replies, and no memory is
     /// registered for them.
     pub reply_bytes: usize,
-    /// Size of the ring for one member's replies at one client, in bytes, rounded up to two of the longest replies.
+    /// Size of the ring for one member's replies at one client, in bytes. The size is rounded up so that two replies of
+    /// the maximum length fit.
     pub reply_ring_bytes: u64,
 }
 
@@ -74,8 +76,8 @@ pub enum LimitsError {
     Ring(u64),
     /// The state or the backlog is too large, or the backlog is too small.
     #[error(
-        "a state of {snapshot} bytes and a backlog of {backlog} bytes: at most {max} are possible, and at least a message \
-         in the backlog",
+        "a state of {snapshot} bytes and a backlog of {backlog} bytes: at most {max} are possible for each, and the \
+         backlog must hold at least one message",
         max = Limits::MAX_SNAPSHOT_BYTES
     )]
     Transfer {
@@ -88,7 +90,7 @@ pub enum LimitsError {
     #[error("replies of {0} bytes: at most {max} are possible", max = Limits::MAX_REPLY_BYTES)]
     ReplyBytes(usize),
     /// The percentage is not between 1 and 100.
-    #[error("{0} percent: 1 to 100 are possible")]
+    #[error("clients slowed down to {0} percent: 1 to 100 percent are possible")]
     Percent(u32),
 }
 
@@ -199,7 +201,7 @@ impl Limits {
     /// Returns the geometry of the ring for one client's queries at one member, if there are
     /// [replies](Limits::has_replies).
     ///
-    /// A query may be as long as a message, and as many queries fit as replies.
+    /// A query may be as long as a message. The ring has the configured size of a ring of replies.
     #[must_use]
     pub fn query_ring(&self) -> Geometry {
         Geometry::new(0, self.reply_ring_bytes / 64, self.message_bytes)
@@ -237,7 +239,8 @@ impl Limits {
         let body = self.body_ring(topology).bytes();
         let (control, stream) = (self.control_ring(topology), self.stream_ring(topology));
         let staged = record_cells(control.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
-        // The stream always has staging: a follower that reconnects is sent the entries that it missed from there.
+        // The stream always has staging, because the leader sends the entries that a reconnecting follower missed from
+        // there.
         let pulses = if followers > 0 { group_size as u64 * LINE as u64 } else { 0 };
         let staging = stream.bytes() + if staged { others * control.bytes() } else { 0 };
         let longest = self.body_ring(topology).max_payload().next_multiple_of(WORD) as u64;
@@ -277,7 +280,8 @@ impl Limits {
 
     /// Returns the largest number of bytes that a client keeps for each slot of its window at each group.
     ///
-    /// The client waits for the delivery of the slot's message, and for the report that a majority holds it.
+    /// For each slot, the client waits for two events: the delivery of the slot's message, and the report that a
+    /// majority holds that message.
     #[must_use]
     pub fn awaited_bytes() -> u64 {
         2 * IN_FLIGHT_BYTES
@@ -299,10 +303,11 @@ impl Limits {
 
     /// Returns the largest number of bytes that can wait in outboxes.
     ///
-    /// Items can wait only for messages that the reader has not freed, or that the writer has not freed because an
-    /// acknowledgement is late. These are two windows per client. For each message, a member writes at most two items
-    /// to another one: a timestamp or assignment, and a vector or acknowledgement. In V1 it writes one timestamp per
-    /// group and the acknowledgement. The items take five words per group, and three words with a time per group.
+    /// An item can wait only if the reader has not freed the item's message, or if the writer has not freed it because
+    /// an acknowledgement is late. These messages are at most two windows per client. For each message, a member writes
+    /// at most two items to another one: a timestamp or assignment, and a vector or acknowledgement. In V1 it writes
+    /// one timestamp per group and the acknowledgement. A timestamp takes five words. A vector or acknowledgement takes
+    /// three words and one more per group.
     fn queue_bytes(&self, topology: &Topology, outboxes: u64) -> u64 {
         let messages = 2 * self.places(topology);
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
@@ -351,10 +356,11 @@ pub struct MemoryPlan {
     /// These messages were forwarded, or were read before their ring restarted. The memory is allocated only after a
     /// failure.
     pub aside: u64,
-    /// Upper limit of the peer messages in flight, one in each direction for each other member. The memory is allocated
-    /// only after a failure.
+    /// Upper limit of the bytes of peer messages in flight, in both directions with each other member. The memory is
+    /// allocated only after a failure.
     pub letters: u64,
-    /// Upper limit of a transfer of the application's state, without the memory of the application's own freeze.
+    /// Upper limit of the bytes that a transfer of the application's state uses, without the memory of the
+    /// application's own freeze.
     ///
     /// The limit includes the state as it is received, or the backlog for the receiver, and the pieces in flight. The
     /// memory is allocated only after a failure.
@@ -406,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_counted_where_they_are_registered() {
+    fn memory_for_replies_is_counted_at_the_process_that_registers_it() {
         let topology = Topology::new(&[3, 1], 5).expect("possible");
         let limits = Limits { reply_bytes: 300, ..Limits::default() };
         let (ring, queries) = (limits.reply_ring().bytes(), limits.query_ring().bytes());

@@ -29,7 +29,7 @@ const ENVELOPE: u64 = 1 << 42;
 const NOT_BEFORE: u64 = 1 << 43;
 /// All flags that this format version defines.
 const FLAGS: u8 = ((NOTIFY | SYNC | ENVELOPE | NOT_BEFORE) >> 40) as u8;
-/// Bytes that the time which a message must follow adds to its payload.
+/// Number of bytes that the payload contains in addition if the message names a time that it must follow.
 pub const NOT_BEFORE_BYTES: usize = 8;
 
 /// One destination group of a message.
@@ -61,7 +61,7 @@ impl Destination {
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum MessageError {
     /// The record is shorter than its header requires.
-    #[error("a message of {has} bytes whose header says {needs}")]
+    #[error("a message of {has} bytes whose header requires {needs}")]
     Truncated {
         /// Bytes that the header requires.
         needs: usize,
@@ -72,16 +72,16 @@ pub enum MessageError {
     #[error("message of format version {0}; this process speaks {VERSION}")]
     Version(u16),
     /// The sequence is 0, but sequences count from 1.
-    #[error("sequence 0")]
+    #[error("a message with sequence 0; sequences count from 1")]
     Sequence,
     /// The record has flags that this version does not define.
-    #[error("flags {0:#x} mean nothing in format version {VERSION}")]
+    #[error("a message with flags {0:#x}, which format version {VERSION} does not define")]
     Flags(u8),
     /// The message must follow a time that no group can reach.
-    #[error("a message after the time {0}, which is none")]
+    #[error("a message that must follow the time {0}, which no group can reach")]
     NotBefore(u64),
-    /// The groups are not in rising order, one does not exist, or the receiver's group is missing.
-    #[error("destination groups are not known groups in rising order with the receiver's among them")]
+    /// There are no destination groups, they are not in rising order, or one does not exist.
+    #[error("a message whose destinations are not known groups in rising order")]
     Destinations,
 }
 

@@ -1,5 +1,5 @@
-//! The mutants of the protocol, each with the property that it breaks. They are compiled in only with the feature
-//! `plants`.
+//! The mutants of the protocol, each with the property that it breaks (`docs/guarantees.md` lists M1 to M9). They are
+//! compiled in only with the feature `plants`.
 
 pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;
@@ -81,7 +81,7 @@ mutants! {
     NewerBallotCounts, "newer-ballot-counts", "M5";
     /// A leader regards a no-op as settled before any other member has processed it.
     VoidAtOnce, "void-at-once", "M2";
-    /// A leader fills a gap with a no-op although the client lives.
+    /// A leader fills a gap with a no-op although the client process still runs.
     VoidOfTheLiving, "void-of-the-living", "superseded";
     /// A leader assigns messages that a dead client multicast after a no-op.
     EraNotClosed, "era-not-closed", "M6";
@@ -90,7 +90,7 @@ mutants! {
     RefusedPassed, "refused-passed", "M2";
     /// Messages of a client id's earlier processes are void before a majority has processed the succession.
     SuccessionAtOnce, "succession-at-once", "M2";
-    /// A leader counts a member's `Closed` in another ballot than the one in which it was given.
+    /// A leader counts a member's `Closed` that was sent in another ballot.
     ClosedOfOldBallot, "closed-of-old-ballot", "M3";
     /// A member that has answered `Closed` still accepts messages of the client's earlier processes.
     ClosingForgotten, "closing-forgotten", "M3";
@@ -100,7 +100,7 @@ mutants! {
     /// A member replaces its newer state by an older one of the same ballot, and sends no request when stream entries
     /// are missing.
     StateSetBack, "state-set-back", "M9";
-    /// A member ignores the side effects of a state that the last missing body completed.
+    /// A member skips its follow-up actions when the last missing body completes the installation of a state.
     StateUnnoted, "state-unnoted", "M9";
     /// A waiting record of a leader's earlier life is processed instead of the first record of its new life, if both
     /// have the same ring position.
@@ -113,13 +113,14 @@ mutants! {
     StartedUnderWrites, "started-under-writes", "M9";
     /// Records that a broken fan-out set may not have copied are not written again.
     BrokenSetForgotten, "broken-set-forgotten", "M9";
-    /// A member hands its application a delivery that the application has already made with another member's state.
+    /// A member passes a delivery to its application although the application has already adopted that delivery with
+    /// another member's state.
     AppliedAgain, "applied-again", "M1";
     /// A receiver accepts pieces of any transfer.
     PiecesMixed, "pieces-mixed", "state";
-    /// A state is handed to the state machine although the application is behind it.
+    /// A state is passed to the state machine although the application has made fewer deliveries.
     StateAheadOfApplication, "state-ahead-of-application", "M2";
-    /// An application adopts a state although it has made deliveries of another history of the group.
+    /// An application adopts a state although the application has made deliveries of another history of the group.
     AheadOfAnotherHistory, "ahead-of-another-history", "M2";
     /// A member that learns that another group's history began anew decides messages without that group at once.
     WordAtOnce, "word-at-once", "M2";
@@ -158,8 +159,9 @@ mutants! {
 impl Mutant {
     /// Returns whether the mutant shows in simulation runs without failures.
     ///
-    /// The others, and the one that needs clients which name a time, are found by `tests/failure`, `tests/model` and
-    /// `tests/links`, or by simulation runs with all failures. `docs/hazards.md` lists the test that finds each mutant.
+    /// All other mutants are found by `tests/failure`, `tests/model` and `tests/links`, or by simulation runs with all
+    /// failures. They include a mutant that shows only if clients name a time. `docs/hazards.md` lists the test that
+    /// finds each mutant.
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn shows_in_calm(self) -> bool {
@@ -231,7 +233,7 @@ impl Mutant {
         false
     }
 
-    /// Returns the fabric crate's part of the mutant.
+    /// Returns the fabric's mutant that this mutant enables, or the fabric's `None`.
     #[must_use]
     pub fn fabric(self) -> stentor_fabric::Mutant {
         #[cfg(feature = "plants")]

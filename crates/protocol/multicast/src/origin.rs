@@ -7,15 +7,14 @@ use crate::Incarnation;
 pub struct Origin {
     /// The incarnation that began.
     pub incarnation: Incarnation,
-    /// Number of deliveries of the previous history that this one continues; 0 if the group was founded, or reset with
-    /// nothing.
+    /// Number of deliveries of the previous history that this one keeps; 0 if the group was founded, or reset to an
+    /// empty state.
     pub kept: u64,
 }
 
 /// Returns the number of deliveries that two histories certainly have in common.
 ///
-/// Each history is given by its beginnings, the oldest first. The result is [`u64::MAX`] if neither history was reset
-/// without the other.
+/// Each history is given by its beginnings, the oldest first. The result is [`u64::MAX`] if all beginnings are equal.
 pub(crate) fn common(one: &[Origin], other: &[Origin]) -> u64 {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     if same == 0 {
@@ -25,7 +24,8 @@ pub(crate) fn common(one: &[Origin], other: &[Origin]) -> u64 {
     kept(one).min(kept(other))
 }
 
-/// Returns the incarnation in which the history of a delivery began. The beginnings are given oldest first.
+/// Returns the incarnation in which the history of delivery `number` began. The beginnings are sorted, the oldest
+/// first.
 #[inline]
 pub(crate) fn of_delivery(beginnings: &[Origin], number: u64) -> Incarnation {
     beginnings.iter().rfind(|origin| origin.kept < number).map_or(Incarnation::NONE, |origin| origin.incarnation)
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deliveries_that_a_reset_kept_are_of_the_history_before_it() {
+    fn deliveries_kept_by_a_reset_belong_to_the_previous_history() {
         let begun = |number, kept| Origin { incarnation: Incarnation { number, tag: number }, kept };
         let beginnings = [begun(1, 0), begun(3, 40), begun(4, 40)];
         let origin = |number| of_delivery(&beginnings, number).number;
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn histories_part_where_one_was_reset_without_the_other() {
+    fn histories_diverge_where_only_one_was_reset() {
         let begun = |number, kept| Origin { incarnation: Incarnation { number, tag: number }, kept };
         let (founded, reset, again) = (begun(1, 0), begun(2, 40), begun(3, 45));
         assert_eq!(common(&[founded], &[founded]), u64::MAX);

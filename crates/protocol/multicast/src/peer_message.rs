@@ -34,10 +34,11 @@
 //! | `Retire`, `Retired` | leader → other leader, and back | are a client id's earlier processes fully settled? yes |
 //!
 //! `Campaign` names the incarnation that the ballot continues, founds or resets, and the lives that the candidate
-//! knows. `Behind` can ask for the application's state, too. `Announce` is also sent by a process that knows a larger
-//! ballot or incarnation of a group than its peer.
+//! knows. `Behind` can request the application's state as well. `Announce` is also sent by a process that knows a
+//! larger ballot or incarnation of a group than its peer.
 //!
-//! A follower sends 1B to the candidate alone. The others need only the outcome, which `Install` and `Announce` carry.
+//! A follower sends 1B to the candidate alone. All other members need only the outcome, which `Install` and `Announce`
+//! carry.
 
 use stentor_fabric::ProcessId;
 
@@ -64,7 +65,8 @@ pub struct SlotRef {
     pub slot: u64,
     /// The ballot.
     pub ballot: Ballot,
-    /// Generation of the process that multicast the message in the slot, or the one after the slot.
+    /// Generation of the process that multicast the message in the slot. If no message of the slot is known, it follows
+    /// from the next succession or message after the slot.
     pub generation: u64,
 }
 
@@ -121,12 +123,12 @@ pub struct WordRef {
     pub ballot: Ballot,
 }
 
-/// The messages of a client id's earlier processes, of which another group may have unsettled ones.
+/// The messages of a client id's earlier processes. One group asks another whether all of them are settled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Left {
     /// The client id.
     pub client: ClientId,
-    /// A generation. Processes of the client id with a smaller generation count as earlier.
+    /// Generation below which processes of the client id count as earlier.
     pub below: u64,
     /// The ballot of the sender's group.
     pub ballot: Ballot,
@@ -188,10 +190,11 @@ peer_messages! {
         ballot: Ballot,
         /// The incarnation of the ballot.
         incarnation: Incarnation,
-        /// The earlier incarnation that `incarnation` continues or ends. The two are equal in an election.
-        /// [`Incarnation::NONE`] if the group is founded.
+        /// The earlier incarnation that `incarnation` continues or ends. In an election, both are equal. In a founding,
+        /// this is [`Incarnation::NONE`].
         ends: Incarnation,
-        /// `true` if an operator ends the incarnation. Then the promises of a majority suffice, with or without memory.
+        /// `true` if an operator resets the group. Then the promises of a majority suffice, even if some of its members
+        /// have no memory.
         resets: bool,
         /// The known lives; see [`State::lives`].
         lives: Vec<u64>,
@@ -256,7 +259,7 @@ peer_messages! {
     };
     /// The receiver is to forward the message's body.
     10 "want-body" WantBody(MessageRef);
-    /// The sender does not hold the body any more.
+    /// The sender no longer holds the body.
     11 "gone" Gone(MessageRef);
     /// The sender asks whether the message is decided.
     12 "ask" Ask(MessageRef);
@@ -375,8 +378,8 @@ impl PeerMessage {
 
     /// Returns the ballot for which the receiver must fence its stream before it processes the message.
     ///
-    /// Entries of the old leader's stream may count only if they were in the stream region when no process could write
-    /// to it any more.
+    /// After the fence, the old leader can no longer write to the stream region. Entries of its stream count only if
+    /// they were in the region by then.
     #[must_use]
     pub fn fences(&self) -> Option<Ballot> {
         match self {

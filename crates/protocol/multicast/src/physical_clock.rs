@@ -1,7 +1,7 @@
 //! The physical time of a group, which the process that leads the group maintains.
 //!
 //! # Inputs
-//! - The monotonic time *now* of this process, with every call.
+//! - The monotonic time *now* of this process, which the caller passes in.
 //! - Its own wall clock ([`tell`](PhysicalClock::tell)) and those of other members ([`hear`](PhysicalClock::hear)),
 //!   each with the moment at which it was read or received. A clock is stored as its distance from the monotonic time,
 //!   so it advances by itself.
@@ -16,13 +16,13 @@
 //! that disagree does less harm. The clocks of all groups count: a group of one member has no other source, and leaders
 //! of two groups that use one median agree.
 //!
-//! A delayed reading shows a clock too early, never too late, because it is dated when time passes next, not before.
-//! Therefore the later of the last two readings of a clock counts. Readings received around a pause of this process do
-//! not count, because their time of arrival is unknown.
+//! A reading is dated when time passes next, not before. So a delayed reading makes a clock appear too early, never too
+//! late. Therefore the later of the last two readings of a clock counts. Readings received around a pause of this
+//! process do not count, because their time of arrival is unknown.
 //!
 //! # Invariants
-//! 1. *The time never decreases* while it runs, whatever wall clocks do. It restarts only as long as no time of this
-//!    run was assigned. So a process that started first, and used its own clock, adopts the median as soon as it
+//! 1. *The time never decreases* while it runs, whatever wall clocks do. A run starts again only as long as no time of
+//!    that run was assigned. So a process that started first, and used its own clock, adopts the median as soon as it
 //!    receives other clocks.
 //! 2. *The time is slewed, never stepped.* While it runs, it gains or loses at most [`SLEW_PPM`] against the monotonic
 //!    time. It moves towards the median and does not pass it.
@@ -30,14 +30,15 @@
 //!    logical clock, which is at least every time that the group has assigned. So the time neither stops nor decreases
 //!    at a change of leader.
 //! 4. *The time starts, and adopts a recovered time, only when time has just passed.* Information that arrives within a
-//!    step is younger than the step's time. If a recovered time counted from there, it would be ahead by the duration
-//!    of the step, which is long for a process that was stopped. Until time passes, the group's times are logical.
+//!    step is more recent than the step's time. If a recovered time counted from the step's time, the clock would be
+//!    ahead by the duration of the step, which is long for a process that was stopped. Until time passes, the group's
+//!    times are logical.
 //! 5. If all received clocks and the recovered time are within `e` of true time, then so is the physical time.
 //!
 //! # Limitations
-//! A process that receives no other clock relies on its own: it waits for others for four bounds and then runs alone.
-//! If its group assigns times meanwhile, later times have to exceed them. A wall clock that is wrong at more than half
-//! of the members makes the median wrong.
+//! A process that receives no other clock relies on its own. It waits for other clocks for four times the bound and
+//! then runs with its own clock alone. If its group assigns times meanwhile, later times have to exceed them. A wall
+//! clock that is wrong at more than half of the members makes the median wrong.
 
 use std::time::Duration;
 
@@ -48,20 +49,20 @@ use thiserror::Error;
 pub const SLEW_PPM: i64 = 500;
 /// Smallest time that is refused, in nanoseconds since 1970. It is in the year 2116.
 pub const END_OF_TIME: u64 = 1 << 62;
-/// Time for which a process waits for enough clocks, in bounds.
+/// Time for which a process waits for enough clocks, as a multiple of the bound.
 const PATIENCE: u64 = 4;
-/// Smallest number of clocks that allows judging one of them.
+/// Smallest number of clocks with which one of them can be found wrong.
 const FEWEST: usize = 3;
-/// Interval at which clocks are sent to other members, and over which time is slewed, in bounds.
+/// Interval at which clocks are sent to other members, and over which time is slewed, as a multiple of the bound.
 const INTERVAL: u64 = 8;
-/// Age at which a clock ceases to count, in intervals.
+/// Age beyond which a reading of a clock no longer counts, as a multiple of the interval.
 const FRESH: u64 = 4;
-/// Number of times per bound that the median is computed.
+/// Number of times that the median is computed within the time of one bound.
 const LOOKS: u64 = 8;
-/// Length of a pause, as a divisor of the bound.
+/// Length of a pause of this process: the bound divided by this number.
 ///
-/// A process that did not run for this long discards the clocks that it received meanwhile, and those of an equally
-/// long time afterwards.
+/// A process that did not run for this long discards the clocks that it received meanwhile, and those that it receives
+/// for the same length of time afterwards.
 const PAUSE: u64 = 2;
 const MILLION: i64 = 1_000_000;
 
@@ -73,7 +74,7 @@ pub enum ClockError {
     Absurd(u64),
 }
 
-/// A clock that was received since time last passed.
+/// A reading of another member's clock that was received since time last passed.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     process: ProcessId,
@@ -81,7 +82,7 @@ struct Heard {
     group: Option<u64>,
 }
 
-/// The known readings of another member's clock.
+/// The last readings of another member's clock.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     process: ProcessId,
@@ -89,8 +90,8 @@ struct Reading {
     last: [i64; 2],
     /// Monotonic time of the last reading, in nanoseconds.
     at: u64,
-    /// Distance of the time of the member's group from this process's monotonic time, in nanoseconds, while the member
-    /// leads.
+    /// Distance of the member's group time from this process's monotonic time, in nanoseconds; `None` unless the member
+    /// leads its group.
     group: Option<i64>,
 }
 
@@ -105,10 +106,11 @@ impl Reading {
 struct Running {
     /// The physical time at which this run started. No smaller time was assigned in this run.
     begun: u64,
-    /// The monotonic time when the rate was last set, in nanoseconds, and the physical time then.
+    /// The monotonic time at which the rate was last set, in nanoseconds.
     since: u64,
+    /// The physical time at the monotonic time `since`, in nanoseconds since 1970.
     time: u64,
-    /// Gain against the monotonic time since then, in millionths.
+    /// Gain against the monotonic time since `since`, in millionths.
     rate: i64,
 }
 
@@ -132,7 +134,7 @@ pub struct PhysicalClock {
     waits: Option<u64>,
     /// `true` if the last call of [`pass`](PhysicalClock::pass) advanced the time.
     has_passed: bool,
-    /// `true` if the recovered time is to be adopted when time has passed.
+    /// `true` if a recovered time is to be adopted as soon as time passes.
     owes: bool,
     /// The largest monotonic time of any call so far, in nanoseconds.
     now: u64,
@@ -207,7 +209,8 @@ impl PhysicalClock {
     /// members should receive it.
     ///
     /// # Errors
-    /// [`ClockError::Absurd`]. This process then has no wall clock until a valid one is set.
+    /// Returns [`ClockError::Absurd`] if the value is invalid. This process then has no wall clock until a valid one is
+    /// set.
     pub fn tell(&mut self, now: u64, wall: u64) -> Result<bool, ClockError> {
         self.told = true;
         let before = self.own.take();
@@ -223,7 +226,7 @@ impl PhysicalClock {
     /// `group` is the time of the member's group if the member leads it.
     ///
     /// # Errors
-    /// [`ClockError::Absurd`]. In this case nothing changes.
+    /// Returns [`ClockError::Absurd`] if a value is invalid. In this case nothing changes.
     pub fn hear(&mut self, process: ProcessId, wall: u64, group: Option<u64>) -> Result<(), ClockError> {
         for clock in group.into_iter().chain([wall]) {
             distance(clock, 0)?;
@@ -233,7 +236,7 @@ impl PhysicalClock {
         Ok(())
     }
 
-    /// Dates the received clocks with the current time.
+    /// Converts the received clocks to readings that are dated with the current time.
     fn date(&mut self) {
         let now = self.now;
         for Heard { process, wall, group } in self.heard.drain(..) {
@@ -253,8 +256,7 @@ impl PhysicalClock {
         self.own.map_or(0, |own| at(own, now))
     }
 
-    /// Returns whether this process reads a wall clock. An invalid one counts as none: see
-    /// [`wall`](PhysicalClock::wall).
+    /// Returns whether a reading of this process's wall clock was ever supplied, valid or not.
     #[inline]
     #[must_use]
     pub fn is_told(&self) -> bool {
@@ -276,8 +278,8 @@ impl PhysicalClock {
         if self.awake != 0 && self.now - self.awake < pause {
             self.heard.clear();
         }
-        // Clocks that arrive within a step are younger than the step's time. Dated with it, they would appear too late
-        // by the duration of the step, which is long in a process that starts.
+        // Clocks that arrive within a step are more recent than the step's time. If they were dated with that time,
+        // they would appear ahead by the duration of the step, which is long in a process that starts.
         if self.has_passed {
             self.date();
         }
@@ -307,9 +309,10 @@ impl PhysicalClock {
 
     /// Runs the physical time of a group that this process leads, or waits until enough clocks are known.
     ///
-    /// Three clocks are enough, or those of all members. After four bounds fewer are enough. `given` is the group's
-    /// logical clock, which is the last assigned time. While it is below the time at which this run started, the run
-    /// starts anew. A process that `recovers` begins to lead; its time continues at `given` if that is later.
+    /// Three clocks are enough, or those of all members. After four times the bound, fewer are enough. `given` is the
+    /// group's logical clock, which is the last assigned time. While it is below the time at which this run started,
+    /// the run starts anew. `recovers` is `true` when the process begins to lead; its time then continues at `given` if
+    /// that is later.
     pub fn follow(&mut self, given: u64, recovers: bool) {
         let waits = *self.waits.get_or_insert(self.now);
         let recovers = recovers | self.owes;
@@ -338,7 +341,7 @@ impl PhysicalClock {
         (self.running, self.waits, self.owes) = (None, None, false);
     }
 
-    /// Returns the time at `now`, in nanoseconds since 1970, or `None` if it does not run or is beyond 2116.
+    /// Returns the physical time at `now`, in nanoseconds since 1970, or `None` if it does not run or is beyond 2116.
     #[must_use]
     pub fn time(&self, now: u64) -> Option<u64> {
         let Running { since, time, rate, .. } = self.running?;
@@ -355,7 +358,7 @@ impl PhysicalClock {
 
     /// Returns how far this process's wall clock is ahead of the median, in nanoseconds.
     ///
-    /// Returns `None` if fewer than three clocks are known, which is too few to judge one of them.
+    /// Returns `None` if fewer than three clocks are known, because then none of them can be found wrong.
     #[must_use]
     pub fn off(&self) -> Option<i64> {
         let median = self.median.filter(|_| self.counted >= FEWEST)?;
@@ -377,17 +380,17 @@ impl PhysicalClock {
         reading.is_some_and(|reading| reading.distance().abs_diff(median) <= self.bound)
     }
 
-    /// Returns how far the time is ahead of the median, in nanoseconds, if it runs.
+    /// Returns how far the physical time is ahead of the median, in nanoseconds, or `None` if it does not run.
     #[must_use]
     pub fn ahead(&self) -> Option<i64> {
         let (time, median) = (self.time(self.now)?, at(self.median?, self.now));
         Some(i64::try_from(i128::from(time) - i128::from(median)).unwrap_or(i64::MAX))
     }
 
-    /// Returns the members whose groups' times differ from this time by more than the bound, each with its lead in
-    /// nanoseconds.
+    /// Returns the members whose groups' times differ from this physical time by more than the bound, each with the
+    /// number of nanoseconds by which its group's time is ahead.
     ///
-    /// There are none while the time does not run.
+    /// Returns no members while the physical time does not run.
     pub fn apart(&self) -> impl Iterator<Item = (ProcessId, i64)> + '_ {
         let own = self.time(self.now);
         self.readings.iter().filter(|reading| self.is_fresh(reading)).filter_map(move |reading| {

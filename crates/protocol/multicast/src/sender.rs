@@ -68,7 +68,7 @@ impl Sender {
     }
 
     /// Starts at slot `slots` of a group. Earlier processes of the client id may have left undelivered messages before
-    /// it.
+    /// that slot.
     ///
     /// No member of the group counts for flow control until it is [admitted](Sender::admit).
     pub fn resume_slots(&mut self, group: GroupId, slots: u64) {
@@ -90,7 +90,7 @@ impl Sender {
     /// Checks whether the windows of all groups in `to` have room for the next message.
     ///
     /// # Errors
-    /// [`WindowFull`], naming the first group whose window has no room or that does not exist.
+    /// Returns [`WindowFull`] with the first group whose window has no room or that does not exist.
     #[inline]
     pub fn check(&self, to: &[GroupId]) -> Result<(), WindowFull> {
         for group in to {
@@ -173,10 +173,9 @@ impl Sender {
         self.counted.get(group).is_some_and(|counted| *counted >= self.majorities[group])
     }
 
-    /// Lets a member that has freed all slots below `slots` count for flow control (again), and returns whether it
-    /// counts.
+    /// Counts a member for flow control (again) that has freed all slots below `slots`. Returns whether it counts now.
     ///
-    /// A member whose free slots end before those of the group stays out: counting it would occupy slots that are
+    /// A member that has not freed all free slots of the group is not counted: counting it would occupy slots that are
     /// already free.
     pub fn admit(&mut self, group: GroupId, member: usize, slots: u64) -> bool {
         let enough = slots >= self.freed(group);
@@ -242,18 +241,18 @@ mod tests {
     }
 
     #[test]
-    fn without_a_majority_nothing_becomes_free() {
+    fn no_slot_becomes_free_without_a_majority() {
         let (mut sender, mut to) = (sender(), Vec::new());
         sender.number(&[GroupId(0)], &mut to);
         sender.on_freed(GroupId(0), 0, 1);
         sender.expel(GroupId(0), 1);
         sender.expel(GroupId(0), 2);
         assert!(!sender.has_majority(GroupId(0)) && sender.has_majority(GroupId(1)));
-        assert_eq!(sender.freed(GroupId(0)), 0, "one of three has freed; that is no majority");
+        assert_eq!(sender.freed(GroupId(0)), 0, "one of three members has freed the slot, which is not a majority");
     }
 
     #[test]
-    fn a_member_that_comes_back_counts_once_it_freed_what_is_free() {
+    fn a_returning_member_counts_once_it_has_freed_all_free_slots() {
         let (mut sender, mut to) = (sender(), Vec::new());
         sender.expel(GroupId(0), 2);
         for _ in 0..2 {
@@ -262,7 +261,7 @@ mod tests {
         sender.on_freed(GroupId(0), 0, 2);
         sender.on_freed(GroupId(0), 1, 2);
         assert!(!sender.admit(GroupId(0), 2, 1) && !sender.counts(GroupId(0), 2));
-        // Nor does it count while there is no majority.
+        // The member does not count while there is no majority, either.
         sender.expel(GroupId(0), 1);
         assert!(!sender.admit(GroupId(0), 2, 1));
         assert_eq!(sender.freed(GroupId(0)), 2);

@@ -98,12 +98,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_made_when_it_is_written() {
+    fn an_entry_is_created_by_its_first_write() {
         let mut table = SlotTable::<u64>::new(1024);
         assert_eq!((table.window(), table.made().len()), (1024, CHUNK));
         let (room, start) = (table.made.capacity(), table.made.as_ptr());
         assert_eq!(*table.get(1000), 0);
-        assert_eq!(table.made().len(), CHUNK, "reading makes nothing");
+        assert_eq!(table.made().len(), CHUNK, "a read creates no entry");
         *table.get_mut(64) = 7;
         assert_eq!(table.made().len(), 2 * CHUNK);
         *table.get_mut(1023) = 8;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_less_than_a_chunk_is_whole_from_the_start() {
+    fn a_window_smaller_than_a_chunk_is_created_whole() {
         let mut table = SlotTable::<u64>::new(4);
         *table.get_mut(7) = 1;
         assert_eq!((table.made(), table.at(9)), (&[0, 0, 0, 1][..], 1));

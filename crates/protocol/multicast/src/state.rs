@@ -13,11 +13,11 @@ use crate::{Ballot, Destination, GroupId, GroupSet, Incarnation, Origin, Replica
 pub struct State {
     /// The ballot whose complete state this one is based on.
     pub synced: Ballot,
-    /// The incarnation of that ballot.
+    /// The incarnation of the ballot `synced`.
     pub incarnation: Incarnation,
     /// The founding and the resets of this history, the oldest first.
     pub origins: Vec<Origin>,
-    /// Number of processed entries of that ballot's stream.
+    /// Number of processed entries of the stream of the ballot `synced`.
     pub counter: u64,
     /// The clock, which is at least every time in this state.
     pub clock: u64,
@@ -25,13 +25,13 @@ pub struct State {
     pub delivered: u64,
     /// The largest known ballot of each group.
     pub known: Vec<Ballot>,
-    /// The incarnation of that ballot, by group.
+    /// The incarnation of each ballot in `known`, indexed by group.
     pub incarnations: Vec<Incarnation>,
     /// The processed word of each group.
     pub words: Vec<Word>,
-    /// The last known life of each member of the group; for the sender, its own life.
+    /// The last known life of each member of the group. The sender's entry is its own life.
     pub lives: Vec<u64>,
-    /// The state of each client. In groups that order time entries, those of the group's own client ids come last.
+    /// The state of each client. In groups that order time entries, the states of the group's own client ids come last.
     pub clients: Vec<ClientState>,
 }
 
@@ -44,7 +44,7 @@ pub struct ClientState {
     pub from: u64,
     /// Sequence of the last slot before `from`.
     pub freed: u64,
-    /// Messages of generations of the client below this one are not assigned any more.
+    /// Generation of the client below which messages are not assigned any more.
     pub closed: u64,
     /// Sequence of the last slot below `delivered` that is not a no-op.
     pub good: u64,
@@ -54,32 +54,32 @@ pub struct ClientState {
     pub entries: Vec<AssignedSlot>,
     /// The slots whose bodies are held but not assigned, in rising order, each with its sequence.
     ///
-    /// A message that a majority holds in one installed ballot is synced. Therefore a member that promises another
-    /// ballot reports the messages that it holds.
+    /// A message that a majority holds in one installed ballot is reported to its client as synced, so no leader may
+    /// lose it. Therefore a member that promises another ballot reports the messages that it holds.
     pub held: Vec<(u64, u64)>,
 }
 
-/// The word of another group: the entry of the stream that says where the history of that group's incarnation began.
+/// The *word* of another group: a stream entry that names the incarnation in which that group's history began.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Word {
     /// The incarnation, or [`Incarnation::NONE`] if the stream has no entry about the group.
     pub incarnation: Incarnation,
     /// The incarnation in which the group's history began.
     pub origin: Incarnation,
-    /// `true` if a majority of the receiving group has processed such an entry.
+    /// `true` if a majority of the group whose stream contains the entry has processed it.
     pub in_force: bool,
 }
 
 /// The takeover of a client id by a new process at a group, as an entry of the group's stream.
 ///
-/// Once a majority of the group has processed the entry, every message that processes with smaller generations
-/// multicast after the sequence `after` is void: no group delivers it.
+/// Once a majority of the group has processed the entry, certain messages are *void*, which means that no group
+/// delivers them: all that processes with smaller generations multicast after the sequence `after`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Succession {
     /// Generation of the new process.
     pub generation: u64,
-    /// Life of the new process, as its home group knows it. It is 0 if the group only closed the earlier generations
-    /// because another group asked for that.
+    /// Life of the new process, as its home group knows it. 0 if the group only closed the earlier generations because
+    /// another group asked for that.
     pub life: u64,
     /// First slot of the new process.
     pub first: u64,
@@ -111,7 +111,8 @@ pub struct AssignedSlot {
     pub decided: bool,
     /// `true` if the slot is a no-op, which is never delivered.
     pub no_op: bool,
-    /// `true` if the message is delivered although an earlier slot is not passed, because that is an unsettled no-op.
+    /// `true` if the message is delivered although an earlier slot is still open, because that slot is an unsettled
+    /// no-op.
     ///
     /// The flag is not set for slots below [`delivered`](ClientState::delivered). A later leader may not know yet that
     /// the message is decided.
@@ -141,8 +142,8 @@ impl State {
     pub(crate) fn lose_what_is_under_way(&mut self) {
         for client in &mut self.clients {
             client.held.clear();
-            // A later process owns this slot and all later ones, including those of which an earlier process's message
-            // was held.
+            // A later process owns all slots after the assigned ones, including those in which a message of an earlier
+            // process was held until now.
             let end = client.assigned();
             for heir in &mut client.successions {
                 (heir.life, heir.first) = (0, heir.first.min(end));
@@ -158,7 +159,7 @@ impl State {
     /// the destinations exist, and no list exceeds a window.
     ///
     /// # Errors
-    /// The reason why the state is invalid.
+    /// Returns the reason if the state is invalid.
     pub(crate) fn check(&self, config: &ReplicaConfig, group: GroupId) -> Result<(), &'static str> {
         let (topology, window) = (&*config.topology, config.window);
         let own = 2 * usize::from(config.time_entries);
@@ -176,13 +177,13 @@ impl State {
             return Err("words that are not of the incarnations that they name");
         }
         if self.known.len() != topology.groups() || self.clients.len() != topology.clients() + own {
-            return Err("another number of groups or client places");
+            return Err("another number of groups or client ids");
         }
         if self.lives.len() != topology.size(group) {
             return Err("another number of members");
         }
         if !self.clients[topology.clients()..].iter().all(|entries| is_possible(entries, group)) {
-            return Err("entries of the group that are none");
+            return Err("time or version entries of the group that are invalid");
         }
         for entry in self.clients.iter().flat_map(|client| &client.entries) {
             let known = entry.destinations.iter().all(|to| topology.has_group(to.group));
@@ -201,7 +202,7 @@ impl State {
                 && client.successions.last().is_none_or(|last| last.first <= end)
         };
         if !self.clients.iter().all(rising) || self.clients.iter().any(|c| c.successions.len() > Succession::MOST + 1) {
-            return Err("processes of a client's place that do not follow each other");
+            return Err("successions of a client id that are out of order");
         }
         let beyond =
             |client: &ClientState| client.held.last().is_some_and(|(slot, _)| slot - client.from >= u64::from(window));
@@ -246,7 +247,7 @@ impl Wire for ClientState {
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (delivered, from, freed) = (words.next()?, words.next()?, words.next()?);
         let (closed, good, successions) = (words.next()?, words.next()?, Wire::decode(words)?);
-        // A count cannot reach the upper half, and a slot that is one window further must be representable, too.
+        // Counting slots never reaches the upper half of the range. A slot one window later must be representable, too.
         if from >> 63 != 0 {
             return Err(PeerMessageError::Value("slot"));
         }

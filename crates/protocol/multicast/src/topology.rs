@@ -34,7 +34,7 @@ pub enum TopologyError {
         members: usize,
     },
     /// There are more processes than process ids.
-    #[error("{0} processes and client places: at most 65535 are possible")]
+    #[error("{0} processes and client ids: at most 65535 are possible")]
     Processes(usize),
 }
 
@@ -124,8 +124,8 @@ impl Topology {
         self.sizes.get(usize::from(group.0)).copied().map_or(0, usize::from)
     }
 
-    /// Returns ⌊n/2⌋+1 for the configured size n of a group, whichever members are up. For a group that does not exist
-    /// it is 1, more than the group's 0 members.
+    /// Returns the size of a majority of a group: ⌊n/2⌋+1 for n configured members, whether they are up or not. For a
+    /// group that does not exist the result is 1, which 0 members never reach.
     #[inline]
     #[must_use]
     pub fn majority(&self, group: GroupId) -> u32 {
@@ -196,7 +196,7 @@ impl Topology {
     /// Returns the ballot of a group at the start of the cluster: the first ballot of its first incarnation, led by its
     /// first member.
     ///
-    /// For a group that does not exist it returns the default ballot, in which no group ever is.
+    /// For a group that does not exist, the function returns the default ballot, which no group ever uses.
     #[must_use]
     pub fn first_ballot(&self, group: GroupId) -> Ballot {
         let first = self.firsts.get(usize::from(group.0));
@@ -205,7 +205,7 @@ impl Topology {
 
     /// Returns the ballot below all others of a group's incarnation `number`, led by the group's first member.
     ///
-    /// For a group that does not exist it returns the default ballot.
+    /// For a group that does not exist, the function returns the default ballot.
     #[must_use]
     pub(crate) fn before(&self, group: GroupId, number: u32) -> Ballot {
         let first = self.firsts.get(usize::from(group.0));
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_last_group_of_a_full_cluster_has_its_members() {
-        let topology = Topology::new(&[2; GroupSet::CAPACITY], 1).expect("as many as are possible");
+        let topology = Topology::new(&[2; GroupSet::CAPACITY], 1).expect("the largest possible cluster");
         let last = ProcessRole::Member { group: GroupId(255), index: 1 };
         assert_eq!(topology.role(ProcessId(511)), Some(last));
         assert_eq!(topology.role(ProcessId(512)), Some(ProcessRole::Client(ClientId(0))));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn client_ids_of_groups_come_behind_those_of_processes() {
+    fn client_ids_of_groups_follow_those_of_processes() {
         let topology = Topology::new(&[3, 1], 2).expect("possible");
         assert_eq!([0, 1].map(|group| topology.time_client(GroupId(group))), [ClientId(2), ClientId(3)]);
         assert_eq!([0, 1].map(|group| topology.version_client(GroupId(group))), [ClientId(4), ClientId(5)]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_clusters_are_refused_by_name() {
+    fn invalid_clusters_are_refused_with_the_reason() {
         assert_eq!(Topology::new(&[], 0), Err(TopologyError::Groups(0)));
         assert_eq!(Topology::new(&[1, 0], 0), Err(TopologyError::Members { group: 1, members: 0 }));
         assert_eq!(Topology::new(&[65], 0), Err(TopologyError::Members { group: 0, members: 65 }));

@@ -10,13 +10,13 @@ use crate::{Ballot, ClientId, GroupId, Incarnation};
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum PeerMessageError {
     /// The message ends before its last field.
-    #[error("a peer message that ends after {words} words, before it should")]
+    #[error("a peer message that ends after {words} words, before its last field")]
     Truncated {
         /// Number of words in the message.
         words: usize,
     },
     /// The message has words after its last field.
-    #[error("a peer message with {0} words too many")]
+    #[error("a peer message with {0} words after its last field")]
     Trailing(usize),
     /// The kind is unknown.
     #[error("peer message kind {0} is unknown")]
@@ -25,11 +25,11 @@ pub enum PeerMessageError {
     #[error("peer message of format version {0}; this process speaks {VERSION}")]
     Version(u8),
     /// A field has an invalid value.
-    #[error("a peer message with an impossible {0}")]
+    #[error("a peer message with an invalid {0}")]
     Value(&'static str),
 }
 
-/// A reader that takes words one after the other.
+/// A reader of the words of a peer message, in order.
 #[derive(Debug)]
 pub(crate) struct WordReader<'a> {
     all: &'a [u64],
@@ -57,7 +57,8 @@ impl<'a> WordReader<'a> {
 
     /// Reads the length of a list whose elements take at least one word each.
     ///
-    /// A length beyond the words that are left is an error, so a bad length cannot cause a large allocation.
+    /// A length larger than the number of remaining words is an error, so an invalid length cannot cause a large
+    /// allocation.
     pub(crate) fn length(&mut self) -> Result<usize, PeerMessageError> {
         let length = self.next()?;
         let left = (self.all.len() - self.at) as u64;

@@ -40,7 +40,7 @@ fn ahead(clock: &PhysicalClock, now: u64) -> i64 {
 }
 
 #[test]
-fn a_host_a_year_ahead_takes_the_median_and_knows_that_it_is_off() {
+fn a_host_a_year_ahead_adopts_the_median_and_detects_that_it_is_off() {
     let mut clock = clock(3, YEAR as i64);
     hear(&mut clock, 2, &[0, 5]);
     clock.follow(7, true);
@@ -122,11 +122,11 @@ fn a_step_of_a_wall_clock_does_not_step_the_time() {
         clock.pass(at * MS);
         assert_eq!((ahead(&clock, at * MS), clock.is_off()), (0, true));
     }
-    // The time is not stepped either if the clocks of all members are.
+    // The time is not stepped even if the clocks of all members are stepped.
     hear(&mut clock, 40 * MS, &[seconds(86_400); 2]);
     assert_eq!(ahead(&clock, 40 * MS), 0);
     assert!(!clock.is_off(), "they agree");
-    assert_eq!(clock.ahead(), Some(-seconds(86_400)), "but the time does not, and says so");
+    assert_eq!(clock.ahead(), Some(-seconds(86_400)), "the physical time is not stepped");
     let gain = SLEW_PPM * (60 * MS as i64) / 1_000_000;
     assert!((0..=gain).contains(&ahead(&clock, 100 * MS)));
 }
@@ -151,7 +151,7 @@ fn clocks_received_around_a_pause_do_not_count() {
 }
 
 #[test]
-fn a_clock_that_is_not_received_any_more_does_not_count() {
+fn a_clock_that_is_no_longer_received_does_not_count() {
     let mut clock = clock(3, 0);
     hear(&mut clock, 2, &[seconds(9), seconds(9)]);
     assert_eq!((clock.counted(), clock.is_off()), (3, true));
@@ -162,13 +162,13 @@ fn a_clock_that_is_not_received_any_more_does_not_count() {
 }
 
 #[test]
-fn a_reading_that_was_delayed_makes_nobody_wrong() {
+fn one_delayed_reading_marks_no_clock_as_off() {
     let mut clock = clock(3, 0);
     hear(&mut clock, 2, &[0, 0]);
     hear(&mut clock, 100 * MS, &[-seconds(8), -seconds(8)]);
     assert_eq!(clock.off(), Some(0));
     hear(&mut clock, 200 * MS, &[-seconds(8), -seconds(8)]);
-    assert!(clock.is_off(), "twice is no delay");
+    assert!(clock.is_off(), "two readings in a row are not explained by a delay");
 }
 
 #[test]
@@ -221,7 +221,7 @@ enum Event {
     Pass(u64),
     Step(i64),
     Hear(u16, i64),
-    /// The group assigns times. With a value, this process begins to lead and recovers a clock that is ahead by that
+    /// The group assigns times. `Some(ahead)`: this process begins to lead and recovers a clock that is ahead by that
     /// much.
     Lead(Option<u64>),
     Resign,
@@ -254,7 +254,7 @@ proptest! {
                     let at = clock.time(now);
                     clock.tell(now, (NOW + now).saturating_add_signed(step)).expect("a sound clock");
                     clock.pass(now);
-                    prop_assert_eq!(clock.time(now), at, "a look changes the rate, and no time");
+                    prop_assert_eq!(clock.time(now), at, "computing the median changes the rate, not the time");
                     if let (Some(before), Some(at)) = (before, at) {
                         prop_assert!(at >= before);
                         let gain = (at - before) as i64 - passed as i64;

@@ -71,7 +71,7 @@ fn a_sound_state_is_installed() {
 
 #[test]
 fn state_of_another_cluster_is_refused_in_every_peer_message() {
-    let numbers = "another number of groups or client places";
+    let numbers = "another number of groups or client ids";
     let message = "a message that is not this group's";
     let lies: [Lie; 11] = [
         (|state| state.known.truncate(1), numbers),
