@@ -71,7 +71,7 @@ impl Agreement {
         }
     }
 
-    /// Returns whether this member has delivered messages that are not part of a state's history.
+    /// Returns whether this member has delivered messages that the history of `state` does not contain.
     pub(super) fn is_parted_from(&self, state: &State) -> bool {
         self.ballots.installed != Ballot::NONE
             && self.messages.delivered > common(&self.ballots.origins, &state.origins)
@@ -184,8 +184,8 @@ impl Agreement {
         }
     }
 
-    /// Acknowledges every undecided message whose vector is processed. With `only`, it sends to one process again what
-    /// was lost on the way to it.
+    /// Acknowledges every undecided message whose vector is processed. With `only`, the member sends the
+    /// acknowledgements again to that process alone, which may have lost them with a connection.
     pub(super) fn acknowledge_all<E: Effects>(&mut self, only: Option<ProcessId>, effects: &mut E) {
         if !self.ballots.is_current() {
             return;
@@ -251,10 +251,11 @@ impl Agreement {
         true
     }
 
-    /// Processes the report that a message is decided, at these times or so long ago that the sender has forgotten
-    /// them. The reporter is a leader of this or another group, or a follower that has delivered the message.
+    /// Processes the report that a message is decided. `times` is `None` if the sender no longer retains the times. The
+    /// reporter is a leader of this or another group, or a follower that has delivered the message.
     ///
-    /// If this member has processed a vector of the message, its times are the decided ones, for the following reason.
+    /// If this member has processed a vector of the message, the times in that vector are the decided ones, for the
+    /// following reason.
     ///
     /// Let V be the decided vector, in ballot c of this group. A majority of this group processed the entry with V in
     /// c, so every leader of c or later has appended or adopted it. V's time of another group was assigned in a ballot
@@ -272,7 +273,8 @@ impl Agreement {
 
     /// Sends the outcome of a message to a follower that asks, or to another group's leader that sent its timestamp.
     ///
-    /// The decision holds for the receiver's group from the largest known ballot of that group on.
+    /// The message names the largest known ballot of the receiver's group: the group acknowledged the vector in that
+    /// ballot or in an earlier one.
     pub(super) fn tell_outcome<E: Effects>(
         &self,
         to: ProcessId,
@@ -370,7 +372,7 @@ impl Agreement {
         }
     }
 
-    /// Returns whether this member processes stream entries of this process now.
+    /// Returns whether this member currently processes stream entries of process `from`.
     #[inline]
     pub(super) fn follows(&self, from: ProcessId) -> bool {
         let Ballots { promised, installed, stream, .. } = self.ballots;

@@ -4,9 +4,9 @@
 //! A ballot carries the number of its group's incarnation. Hellos, states, campaigns, refusals and announcements carry
 //! the tag as well. Timestamps and acknowledgements carry the number alone. So a member counts such an item only if the
 //! number is that of the group's known incarnation, whose tag the member knows, too. A member that does not know the
-//! incarnation yet drops the item and asks. If a member learns two tags of one number, the first one stays and the
-//! other is *noted*. Connections with processes that report the noted tag are refused (`node/member/histories.rs`), so
-//! none of their items arrive.
+//! incarnation yet drops the item and asks. If a member learns two tags of one number, it keeps the first one and
+//! *notes* the other one as a contradiction. Connections with processes that report the noted tag are refused
+//! (`node/member/histories.rs`), so none of their items arrive.
 //!
 //! | known | received | result |
 //! |---|---|---|
@@ -24,7 +24,7 @@ use crate::{Ballot, GroupId, Incarnation, Origin, Topology, Word};
 pub(super) struct Known {
     pub(super) ballot: Ballot,
     pub(super) incarnation: Incarnation,
-    /// The incarnation in which its history began, or [`Incarnation::NONE`] if that is not known.
+    /// The incarnation in which the group's history began, or [`Incarnation::NONE`] if that is not known.
     pub(super) origin: Incarnation,
 }
 
@@ -170,7 +170,8 @@ impl Ballots {
         *known = (*known).max(ballot);
     }
 
-    /// Returns whether a group's ballot in an item belongs to the known incarnation, and the word of that is processed.
+    /// Returns whether a group's ballot in an item belongs to the known incarnation of the group, and the word of that
+    /// incarnation is processed.
     #[inline]
     pub(super) fn is_known(&self, group: GroupId, ballot: Ballot) -> bool {
         let number = ballot.incarnation();
@@ -213,7 +214,8 @@ impl Ballots {
         }
     }
 
-    /// Returns the word of a group that follows from known origins, unless that is processed already.
+    /// Returns the word of a group according to the reported origin of its known incarnation. Returns `None` if the
+    /// origin is unknown or that word is already processed.
     pub(super) fn told_word(&self, group: GroupId) -> Option<Word> {
         let Known { incarnation, origin, .. } = *self.known.get(usize::from(group.0))?;
         let before = self.word(group);
@@ -240,7 +242,7 @@ impl Ballots {
         }
     }
 
-    /// Records members that have processed the word of a group. Also resets the word's age, as after appending it.
+    /// Records members that have processed the word of a group, and resets the word's age to 0.
     pub(super) fn note_word(&mut self, group: GroupId, members: u64) {
         let (processed_by, age) = &mut self.counts[usize::from(group.0)];
         *processed_by |= members;
@@ -258,8 +260,8 @@ impl Ballots {
         *age
     }
 
-    /// Notes a ballot of a group with its incarnation. Returns whether the ballot counts: its incarnation is the known
-    /// one from now on.
+    /// Notes a ballot of a group with its incarnation. Returns whether the ballot counts, which means that its
+    /// incarnation is the known one after the call.
     pub(super) fn hear_in(&mut self, group: GroupId, ballot: Ballot, incarnation: Incarnation) -> bool {
         let known = &mut self.known[usize::from(group.0)];
         if known.incarnation.contradicts(incarnation) {
@@ -300,7 +302,8 @@ impl Ballots {
         ballot > self.relayed[usize::from(group.0)]
     }
 
-    /// Returns what is known of a group if the followers do not know its ballot, and counts that as relayed.
+    /// Returns this member's knowledge of a group if the followers do not know the group's ballot, and counts the
+    /// ballot as relayed.
     pub(super) fn relay(&mut self, group: GroupId) -> Option<Known> {
         let at = usize::from(group.0);
         let known = self.known[at];

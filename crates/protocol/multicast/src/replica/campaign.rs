@@ -1,5 +1,5 @@
 //! Phase 1 at a candidate. The candidate asks its group for promises (1A). Each member that promises sends the state
-//! that it has processed (1B). From the promises of a majority of the configured group, the candidate takes the most
+//! that it has processed (1B). From the promises of a majority of the configured group, the candidate adopts the most
 //! advanced state.
 //!
 //! # Invariants
@@ -10,9 +10,9 @@
 //! 2. *A promise carries the lives that its sender knows, including its own; a state carries those of its leader. A
 //!    promise counts only if no process whose promise counts knows a later life of its sender.*
 //! 3. *A process that learns of a later life of its own member ignores the message that names that life, and stops*
-//!    (`Recovery::is_last_of`). It may still run where nothing keeps two processes from using one id. So if the process
-//!    that takes over a ballot knows a life, no earlier life of that member processes anything in the ballot, leads it,
-//!    or reports held messages in it.
+//!    (`Recovery::is_last_of`). Such a process may still run, if the deployment does not prevent two processes from
+//!    using one id. So if the process that takes over a ballot knows a life, no earlier life of that member processes
+//!    anything in the ballot, leads it, or reports held messages in it.
 //!
 //! # Safety: lost memory does not invalidate a quorum
 //! **Lemma.** Let e < c be complete ballots, and let every process that promised e have known a life L at that time, in
@@ -135,7 +135,7 @@ impl Campaign {
         self.promises.retain(|promise| lives.is_last(promise.process, &promise.state.lives));
     }
 
-    /// Returns a process that promised and does not retain a message that is undelivered here.
+    /// Returns a process that has promised and that no longer retains a message that is undelivered here.
     ///
     /// Either its state is the best one, or it has delivered messages that the leader with the best state does not know
     /// to be decided. A process that has delivered messages outside the best state's history is not returned, because

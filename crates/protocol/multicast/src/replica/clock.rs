@@ -4,8 +4,8 @@ use crate::Mutant;
 use crate::mutant::mutant;
 
 /// A member's clock. The next time that a leader assigns is the larger of the last one plus 1 and its physical time, in
-/// nanoseconds. So times follow physical time as long as no time of another group, and none of an earlier leader, is
-/// ahead of it. A group that is behind raises its clock and waits for nothing.
+/// nanoseconds. So times follow physical time as long as no time of another group or of an earlier leader is ahead of
+/// it. A group whose clock is behind a vector raises it at once and never waits.
 ///
 /// # Invariants
 /// - The clock never decreases.
@@ -15,11 +15,11 @@ use crate::mutant::mutant;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Clock {
     now: u64,
-    /// The physical time as it was last set; at 0 there is none, and the clock is logical.
+    /// The physical time that was set last. At 0 there is none, and the clock is logical.
     physical: u64,
     /// The latest time that is accepted from another group; at 0 every time is accepted.
     latest: u64,
-    /// A raise that a mutant delayed.
+    /// The value to which a mutant raises the clock later; 0 if there is none.
     put_off: u64,
 }
 
@@ -29,7 +29,7 @@ impl Clock {
         self.now
     }
 
-    /// Advances the clock to the next time, which is assigned only once.
+    /// Advances the clock and returns the new time. No time is returned twice.
     #[inline]
     pub(super) fn next(&mut self, mutant: Mutant) -> u64 {
         self.now = (self.now + 1).max(self.physical);
@@ -49,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// Returns how far a time of another group is beyond the bound, in nanoseconds; 0 if it is not.
+    /// Returns how far a time of another group is beyond the bound, in nanoseconds; 0 if the time is within the bound.
     #[inline]
     pub(super) fn beyond(&self, time: u64, mutant: Mutant) -> u64 {
         if self.latest == 0 || mutant!(mutant, FarTimesTaken) { 0 } else { time.saturating_sub(self.latest) }

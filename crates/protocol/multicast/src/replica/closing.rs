@@ -6,7 +6,7 @@ use crate::peer_message::Opening;
 /// The leader's progress for one client id. It ends with the leader's ballot.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Closing {
-    /// The process that asks to begin, with its generation, if there is one.
+    /// The process that asks to begin and the generation that it would get; `None` if no process asks.
     pub(super) asked: Option<(u64, Opening)>,
     /// The answers of members that have closed the earlier processes.
     pub(super) answers: Vec<Answer>,
@@ -14,7 +14,7 @@ pub(super) struct Closing {
     pub(super) age: u8,
     /// Members that have processed the appended entry, as a bit mask.
     pub(super) processed_by: u64,
-    /// The generation below which other groups are asked whether all is settled; 0 if they are not asked.
+    /// The generation below which other groups are asked whether all messages are settled; 0 if they are not asked.
     pub(super) retiring_below: u64,
     /// The groups that have settled all messages of generations below `retiring_below`.
     pub(super) retired: GroupSet,
@@ -27,7 +27,7 @@ pub(super) struct Closing {
 pub(super) struct Answer {
     /// The member's bit.
     pub(super) member: u64,
-    /// Slots and sequences of the messages that it held unassigned at that time.
+    /// Slots and sequences of the unassigned messages that the member held when it answered.
     pub(super) held: Vec<(u64, u64)>,
 }
 

@@ -9,7 +9,7 @@ use crate::{Mutant, Topology};
 /// The version of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Variant {
-    /// Leaders pass on each other group's timestamp as it arrives, and acknowledge like followers.
+    /// Leaders pass on the timestamp of each other group as it arrives, and acknowledge like followers.
     V1,
     /// Leaders wait for all timestamps and pass them on in one entry, which is their vote.
     #[default]
@@ -21,7 +21,7 @@ pub enum Variant {
 /// The members cannot distinguish a first start from the loss of all memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TotalLoss {
-    /// The group begins, from nothing.
+    /// The members found the group with an empty state.
     #[default]
     Begin,
     /// The group waits for an operator, even at its first start.
@@ -37,8 +37,8 @@ pub struct ReplicaConfig {
     pub me: ProcessId,
     /// The version of the protocol.
     pub variant: Variant,
-    /// Number of slots per client: undelivered messages that a client may have at one group. It is a power of two. A
-    /// [`Member`](crate::Member) sets it from its [`Limits`](crate::Limits).
+    /// Number of slots per client, a power of two. It limits the undelivered messages that a client may have at one
+    /// group. A [`Member`](crate::Member) sets it from its [`Limits`](crate::Limits).
     pub window: u32,
     /// Largest number of a client's messages that are assigned and not delivered while other clients multicast, too; at
     /// least 1.
@@ -49,8 +49,8 @@ pub struct ReplicaConfig {
     pub retry_ticks: u8,
     /// The policy if no process remembers the group.
     pub total_loss: TotalLoss,
-    /// Number of ticks for which a process without memory waits for others that remember its group, before the group
-    /// begins.
+    /// Number of ticks for which a process without memory waits for processes that remember its group, before the group
+    /// is founded.
     pub founding_ticks: u16,
     /// `true` if groups order [time entries](crate::Replica::order_time). It must be equal at all members of a cluster.
     pub time_entries: bool,

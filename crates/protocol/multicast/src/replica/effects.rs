@@ -27,8 +27,8 @@ pub trait Effects {
     fn dropped(&mut self, _client: ClientId, _slot: u64, _sequence: u64) {}
     /// Reports that the succession of a client id has changed, so that its process must be notified.
     fn place_changed(&mut self, _client: ClientId) {}
-    /// Returns whether earlier items for the followers have not been sent yet. Repeating them would only lengthen the
-    /// queue.
+    /// Returns whether earlier items for the followers are still unsent. While they are, the member repeats nothing,
+    /// because that would only lengthen the queue.
     fn is_held_up(&self) -> bool {
         false
     }
@@ -52,11 +52,11 @@ pub trait Effects {
     fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
         self.body(to, client, slot);
     }
-    /// Makes the application adopt a state that counts at least `number` deliveries. The state came with this peer
-    /// message or before it.
+    /// Makes the application adopt a state that counts at least `number` deliveries. The application's state arrived
+    /// with the current peer message or earlier.
     fn restore(&mut self, number: u64);
-    /// Reports that the group is founded, or reset with nothing. Everything that the application has received belongs
-    /// to an ended history.
+    /// Reports that the group is founded, or reset to an empty state. All messages that the application has received
+    /// belong to an ended history.
     fn begin_history(&mut self) {}
 }
 
@@ -73,7 +73,7 @@ pub struct Delivery {
     pub number: u64,
     /// This group's ballot in which the message was decided, or in which it was already known to be decided.
     pub ballot: Ballot,
-    /// The incarnation in which the history of the delivery began: the group was founded or reset there last. It is
-    /// equal at all members of the group.
+    /// The incarnation in which the history of the delivery began: the last one that was founded or reset before the
+    /// delivery. It is equal at all members of the group.
     pub origin: Incarnation,
 }

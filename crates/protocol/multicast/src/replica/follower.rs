@@ -127,8 +127,8 @@ impl<E: Effects> Follower<'_, E> {
         }
     }
 
-    /// Reports to the leader that a message was delivered here and is not retained. The leader repeated it, so it does
-    /// not know.
+    /// Reports to the leader that a message was delivered here and is no longer retained. The leader repeated the
+    /// message, so it does not know that the message is decided.
     fn tell_forgotten(&mut self, leader: ProcessId, item: &StreamItem<'_>) {
         if matches!(item.entry, StreamEntry::Vector(_)) {
             let forgotten = MessageRef { client: item.head.client, sequence: item.head.sequence };

@@ -1,9 +1,9 @@
-//! The beginning of a group that no process remembers: it is *founded*, in a new incarnation.
+//! Founding: the members of a group that no process remembers begin it in a new incarnation.
 //!
 //! Founding is a campaign of the group's first member, the *founder*, for the first ballot of an incarnation above all
 //! that it knows, with an empty state. All members promise, not only a majority. So the ballot is complete like any
-//! other when it leads, and each promise names the lives that took part. Nothing else need be known about the beginning
-//! of a group.
+//! other when it leads, and each promise names the lives that took part. The protocol needs no other information about
+//! the beginning of a group.
 //!
 //! # States of a process without memory
 //! *joining* → *pledged* (it has promised to found an incarnation; it still asks to be admitted) → *member* (it
@@ -19,9 +19,10 @@
 //!    report still counts while the process is expelled because it is stalled;
 //! 3. to an incarnation whose number is above all that it pledged before, or the same incarnation again.
 //!
-//! If (2) does not hold, it names the process that remembers. If (3) does not hold, it names the incarnation that it
-//! pledged. The founder waits for [`founding_ticks`](super::ReplicaConfig::founding_ticks) before it asks, so that all
-//! running processes have sent their hello. It begins a founding anew whenever another life of a member asks.
+//! If (2) is violated, the process reports to the founder which process remembers the group. If (3) is violated, it
+//! reports the incarnation that it pledged. The founder waits for
+//! [`founding_ticks`](super::ReplicaConfig::founding_ticks) before it asks, so that all running processes have sent
+//! their hello. It begins a founding anew whenever another life of a member asks.
 //!
 //! # Safety
 //! - *If all members have pledged one incarnation n, no process has or gains memory of a smaller one.* Suppose
@@ -37,11 +38,11 @@
 //!   uses a larger number. So a group does not wait for a founder that was wrong about which members have no memory.
 //! - *Two incarnations with one number have different tags*, except by chance: a founder draws the tag from its life.
 //! - A group is not founded while a process remembers it that all members reach: see the second condition. A process
-//!   that was not reached may come back and remember another history. If that has another number, the larger one is in
-//!   force. If it has the same number, the tags differ, and the two never mix (`ballots.rs`).
+//!   that was not reached may reconnect later and remember another history. If the numbers of the two incarnations
+//!   differ, the larger one counts. If they are equal, the tags differ, and the two histories never mix (`ballots.rs`).
 //!
-//! If a founder takes over, and its pledges are forgotten before a majority has its state, it waits with an empty state
-//! like any member whose majority is lost.
+//! If a founder takes over, and the pledges are lost before a majority has its state, the founder waits with an empty
+//! state, like any member whose majority is lost.
 
 use stentor_fabric::ProcessId;
 
@@ -67,8 +68,8 @@ impl<E: Effects> Recovery<'_, E> {
             self.abandon_founding();
             return false;
         }
-        // A memory that is known only by hearsay does not prevent asking: a member that knows it first-hand answers
-        // with it.
+        // A memory that is known only by hearsay does not prevent the request: a member that knows the memory
+        // first-hand answers with a report of it.
         let all = self.membership.joiners.len() + 1 == id.topology().size(id.group);
         let enough = all || mutant!(id.mutant(), FoundedByMajority);
         if !enough || id.config.total_loss == super::TotalLoss::Refuse {
@@ -86,7 +87,7 @@ impl<E: Effects> Recovery<'_, E> {
     /// Returns an incarnation above all known ones of this group, and its first ballot, led by this process.
     ///
     /// # Errors
-    /// [`Rejected::Ballot`] if there are no more numbers.
+    /// Returns [`Rejected::Ballot`] if there is no larger incarnation number.
     pub(super) fn next_incarnation(&self) -> Result<(Ballot, Incarnation), Rejected> {
         let heard = self.agreement.ballots.incarnation(self.agreement.id.group).number;
         let remembered = self.membership.memories.any().map_or(0, |(_, incarnation)| incarnation.number);
@@ -142,7 +143,7 @@ impl<E: Effects> Recovery<'_, E> {
         let id = &self.agreement.id;
         let own = demand.lives.get(id.index()).copied();
         if founder != id.founder() || own != Some(self.membership.lives.own()) {
-            // The founder knows another life of this member, or none. It asks again when it learns of this one.
+            // The founder knows another life of this member, or none. It asks again when it learns of this life.
             return;
         }
         let blind = mutant!(id.mutant(), MemoryIgnored);
@@ -162,7 +163,8 @@ impl<E: Effects> Recovery<'_, E> {
         self.membership.has_pledged(demand.incarnation) && self.agreement.ballots.promised == demand.ballot
     }
 
-    /// Promises to begin an incarnation, if this process is `free` to do so and has pledged none as large.
+    /// Promises to begin an incarnation, if `free` is `true` and this process has pledged no incarnation that is as
+    /// large or larger.
     pub(super) fn pledge_to(&mut self, from: ProcessId, demand: &Demand<'_>, free: bool) {
         let (incarnation, pledged) = (demand.incarnation, self.membership.pledged);
         if !free || incarnation.number <= pledged.number {
@@ -175,8 +177,9 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Ends this process if it received a state of a history that does not continue, and waits for bodies of it. A
-    /// process without memory in its place may promise. Returns whether it ends.
+    /// Ends this process if its application has received the state of another history and the process still waits for
+    /// bodies that this state names. A process without memory in its place may promise. Returns whether the process
+    /// ends.
     pub(super) fn ends_with_another_state(&mut self, by: Incarnation) -> bool {
         let given = self.agreement.messages.delivered > 0;
         if given {

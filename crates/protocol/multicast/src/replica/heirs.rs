@@ -9,12 +9,12 @@ use crate::state::Succession;
 /// - Generations rise, and first slots do not fall. Only the latest succession may be unsettled. If no member holds the
 ///   slots before the first slot of a process any more, the next process begins before that slot, which then belongs to
 ///   no earlier process.
-/// - `void_below` is the start of the latest generation: no message of it or of later ones is void.
+/// - `void_below` is the start of the latest generation: no message of that generation or of a later one is void.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Heirs {
     known: Vec<Succession>,
     void_below: u64,
-    /// Generation below which no generation has left messages that another group could ask for.
+    /// Generation below which processes have left no message that another group could still ask for.
     pub(super) retired_below: u64,
 }
 
@@ -27,7 +27,8 @@ impl Heirs {
         &self.known
     }
 
-    /// Returns whether so many successions are retained that no other process can follow.
+    /// Returns whether the maximum number of successions is retained, so that no further process can take over the
+    /// client id.
     pub(super) fn is_full(&self) -> bool {
         self.known.iter().filter(|known| known.generation >= self.retired_below).count() >= Succession::MOST
     }
@@ -43,8 +44,8 @@ impl Heirs {
         self.known.iter().rev().any(|heir| heir.generation == generation && heir.life != 0)
     }
 
-    /// Records that the process itself opens here, whose generation was closed because another group asked. Returns
-    /// whether the latest succession is that one.
+    /// Records that a process opens here whose generation was only closed until now, because another group asked for
+    /// that. Returns whether the latest succession is that of this process.
     pub(super) fn open_last(&mut self, generation: u64, life: u64) -> bool {
         let closed = |heir: &&mut Succession| heir.generation == generation && heir.life == 0 && life != 0;
         let last = self.known.last_mut().filter(closed);
@@ -56,8 +57,8 @@ impl Heirs {
         self.known.iter().find(|heir| heir.generation >= generation)
     }
 
-    /// Returns whether a message is void: a later process took over the client id, and the message follows the last one
-    /// that is kept of its own process.
+    /// Returns whether a message is void: a later process took over the client id, and the message comes after the last
+    /// message of its own process that is kept.
     #[inline]
     pub(super) fn is_void(&self, sequence: u64) -> bool {
         sequence < self.void_below && self.is_void_by(sequence, |_| true)
@@ -83,7 +84,8 @@ impl Heirs {
     /// Adds a succession.
     pub(super) fn push(&mut self, heir: Succession) {
         let retired = self.retired_below;
-        // The latest succession is queried while it is the latest. So retired successions are dropped only now.
+        // Callers still query the latest succession after it is retired. Therefore retired successions are dropped only
+        // when another one is added.
         self.known.retain(|known| known.generation >= retired);
         // `after` is unchanged: messages that only the new succession makes void are not settled yet.
         self.known.iter_mut().for_each(|known| known.first = known.first.min(heir.first));
@@ -110,8 +112,8 @@ impl Heirs {
         last.map(|last| last.settled = true).is_some()
     }
 
-    /// Lowers the start of the void messages to `good`, because a slot before the first slot `first` is void, and only
-    /// void messages are between them.
+    /// Lowers `after` to `good` in the successions that begin at slot `first`. A slot before `first` has become a
+    /// no-op, and the slots between them contain no message that is kept.
     pub(super) fn lower(&mut self, first: u64, good: u64) {
         self.known.iter_mut().filter(|heir| heir.first == first).for_each(|heir| heir.after = heir.after.min(good));
     }
@@ -149,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_begins_before_an_earlier_one_has_the_slots_from_there_on() {
+    fn a_process_that_begins_before_an_earlier_one_owns_all_later_slots() {
         let mut heirs = Heirs::new();
         heirs.push(heir(1, 4, sequence(0, 4)));
         heirs.push(Succession { settled: false, ..heir(2, 3, sequence(0, 3)) });
         assert_eq!(heirs.all().iter().map(|heir| heir.first).collect::<Vec<_>>(), [3, 3]);
-        assert_eq!([2, 3].map(|slot| heirs.left_by(slot)), [Some(0), None], "no ended process left a gap there");
+        assert_eq!([2, 3].map(|slot| heirs.left_by(slot)), [Some(0), None], "no later process begins after slot 3");
         assert!(heirs.is_void(sequence(0, 4)) && !heirs.is_refused(sequence(0, 4), false), "it is not settled");
     }
 
@@ -167,6 +169,6 @@ mod tests {
         heirs.push(heir(4, 9, sequence(3, 1)));
         let kept: Vec<u64> = heirs.all().iter().map(|heir| heir.generation).collect();
         assert_eq!(kept, [3, 4]);
-        assert!(!heirs.is_void(sequence(1, 2)), "no group asks for it");
+        assert!(!heirs.is_void(sequence(1, 2)), "no group asks for a message of a retired generation");
     }
 }

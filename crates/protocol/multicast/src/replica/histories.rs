@@ -23,7 +23,8 @@ impl Replica {
         &self.agreement.ballots.origins
     }
 
-    /// Ends this process, because its group continues in this incarnation without what this member's application has.
+    /// Ends this process, because its group continues in incarnation `by`, whose history lacks deliveries of this
+    /// member's application.
     pub(crate) fn end(&mut self, by: Incarnation) {
         self.membership.end(by);
         self.leadership.stage = Stage::Idle;
@@ -35,7 +36,7 @@ impl Replica {
         self.agreement.ballots.incarnation(group)
     }
 
-    /// Returns the incarnation that a [reset](Replica::reset) at this process has to name.
+    /// Returns the incarnation that a [reset](Replica::reset) at this process must name as the one to end.
     ///
     /// With memory, this is the incarnation of this member's state. Without memory, it is the largest incarnation that
     /// this process knows.
@@ -45,17 +46,18 @@ impl Replica {
     }
 
     /// Begins a new incarnation of this member's group with this member's state, and returns its ballot. With `empty`,
-    /// a process without memory begins it with nothing.
+    /// a process without memory begins it with an empty state.
     ///
-    /// Agreements of the ended incarnation that are not in that state are lost. A majority has to promise, with or
-    /// without memory. No process may be able to write to this member's stream regions, as with
-    /// [`campaign`](Replica::campaign).
+    /// Agreements of the ended incarnation that are not in that state are lost. A majority must promise; its members
+    /// need no memory. As with [`campaign`](Replica::campaign), the stream regions must have been fenced against all
+    /// processes.
     ///
     /// # Errors
-    /// [`Rejected::Incarnation`] if `ends` is not the [incarnation](Replica::reset_ends) that is known here;
-    /// [`Rejected::Joining`] without memory, unless `empty`, and [`Rejected::Remembers`] with memory, if `empty`;
-    /// [`Rejected::Superseded`] if another process of this member came later; [`Rejected::Ballot`] if there is no
-    /// larger incarnation.
+    /// Returns [`Rejected::Incarnation`] if `ends` is not the [incarnation](Replica::reset_ends) that is known here;
+    /// [`Rejected::Joining`] if the process has no memory and `empty` is `false`; [`Rejected::Remembers`] if the
+    /// process has memory and `empty` is `true`; [`Rejected::Ahead`] if the process is receiving another member's
+    /// state; [`Rejected::Superseded`] if a later process has replaced it; [`Rejected::Ballot`] if there is no larger
+    /// incarnation.
     pub fn reset<E: Effects>(&mut self, ends: Incarnation, empty: bool, effects: &mut E) -> Result<Ballot, Rejected> {
         self.recovery(effects).reset(ends, empty)
     }
@@ -73,8 +75,8 @@ impl Replica {
         check_reset(&self.agreement, &self.membership, ends, empty)
     }
 
-    /// Returns the other members that recently asked to be admitted because they have no memory, while this process has
-    /// none either.
+    /// Returns the other members that recently asked to be admitted because they have no memory. Returns none if this
+    /// process has memory.
     ///
     /// If a majority of the group has no memory, no process is admitted.
     pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
@@ -105,7 +107,8 @@ impl Replica {
         self.agreement.ballots.word(group)
     }
 
-    /// Returns what this member still waits for since the history of a group began anew, or `None` if that is settled.
+    /// Returns the conditions for which this member still waits since the history of a group began anew, or `None` if
+    /// there are none.
     #[must_use]
     pub fn settling(&self, group: GroupId) -> Option<Settling> {
         self.agreement.settling(group)
@@ -129,13 +132,13 @@ impl Replica {
 
 /// Reports in hellos, and the time to wait for them.
 impl Replica {
-    /// Processes the hello of another process. The process has a state of its own group in incarnation `own`, unless
-    /// that is [`Incarnation::NONE`], and remembers `yours` of this member's group. Call it before
-    /// [`on_connected`](Replica::on_connected).
+    /// Processes the hello of another process. `own` is the incarnation of the sender's own group in which the sender
+    /// has a state, or [`Incarnation::NONE`]. `yours` is the incarnation of this member's group that the sender
+    /// remembers, or [`Incarnation::NONE`]. Call it before [`on_connected`](Replica::on_connected).
     ///
     /// # Errors
-    /// [`Contradiction`] if the hello names another history than the one that this member knows, with the same number.
-    /// Nothing that the sender writes may then be passed on.
+    /// Returns [`Contradiction`] if the hello names another history than the one that this member knows, with the same
+    /// number. The caller must then pass on nothing that the sender writes.
     pub fn on_greeting(&mut self, from: ProcessId, own: Incarnation, yours: Incarnation) -> Result<(), Contradiction> {
         let Agreement { id, ballots, .. } = &mut self.agreement;
         let (topology, mine) = (id.config.topology.clone(), id.group);
@@ -146,15 +149,15 @@ impl Replica {
         let joining = self.membership.is_joining();
         let said = theirs.map(|group| (group, own)).into_iter().chain([(mine, yours)]);
         for (group, said) in said.filter(|(_, said)| !said.is_none()) {
-            // This member's hello named its installed incarnation, by which the other end judges.
+            // This member's own hello names its installed incarnation, so the other end compares with the same value.
             let known = if group == mine { ballots.installed_in } else { ballots.incarnation(group) };
             ballots.hear_in(group, topology.before(group, said.number), said);
             if known.contradicts(said) {
                 return Err(Contradiction { group, known, said });
             }
         }
-        // A process without its own group's state has nothing in flight to this group, and only repeats what others
-        // reported.
+        // A member of another group that has no state of its own group has nothing in flight to this group. Its memory
+        // of this group only repeats reports of others, so it does not count.
         let said = match theirs {
             Some(group) if group == mine => own,
             _ if client || !own.is_none() => yours,
@@ -166,7 +169,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Counts ticks that were skipped before the next one. A process without memory waited for others during them.
+    /// Records the number of ticks that were skipped before the next one. They count towards the time for which a
+    /// process without memory waits for others.
     pub(crate) fn skip_ticks(&mut self, ticks: u16) {
         self.membership.skip(ticks);
     }

@@ -18,7 +18,7 @@ impl Identity {
     /// Creates the identity, and looks up the member's group.
     ///
     /// # Panics
-    /// If `config.me` is not a member of a group, or the window is not a power of two.
+    /// Panics if `config.me` is not a member of a group, or the window is not a power of two.
     pub(super) fn new(config: ReplicaConfig) -> Self {
         assert!(config.window.is_power_of_two(), "a window of {} slots is not a power of two", config.window);
         let Some(ProcessRole::Member { group, index }) = config.topology.role(config.me) else {
@@ -54,7 +54,7 @@ impl Identity {
         self.topology().group_ids().filter(move |group| *group != own)
     }
 
-    /// Returns the bit of a process in masks of this group, or 0 if it is not a member of it.
+    /// Returns the bit of a process in masks of this group, or 0 if the process is not a member of the group.
     pub(super) fn bit_of(&self, process: ProcessId) -> u64 {
         self.topology().member_bit(self.group, process).unwrap_or(0)
     }
@@ -74,7 +74,7 @@ impl Identity {
         self.bit.trailing_zeros() as usize
     }
 
-    /// Returns whether this member is its whole group.
+    /// Returns whether this member is the only one of its group.
     #[inline]
     pub(super) fn is_alone(&self) -> bool {
         self.topology().size(self.group) == 1
@@ -83,7 +83,7 @@ impl Identity {
     /// Returns the group of a member and its index there.
     ///
     /// # Errors
-    /// [`Rejected::Sender`] if the process is not a member of a group.
+    /// Returns [`Rejected::Sender`] if the process is not a member of a group.
     #[inline]
     pub(super) fn member(&self, process: ProcessId) -> Result<(GroupId, u8), Rejected> {
         match self.topology().role(process) {
@@ -95,8 +95,8 @@ impl Identity {
     /// Checks whether a message may come from its sender.
     ///
     /// # Errors
-    /// [`Rejected::Sender`] if no process that follows the protocol sends it from there; [`Rejected::Client`] if none
-    /// sends it about a group's own entries.
+    /// Returns [`Rejected::Sender`] if a correct process in the sender's position never sends the message, and
+    /// [`Rejected::Client`] if a correct process never sends it about a group's own entries.
     pub(super) fn check_sender(&self, from: ProcessId, group: GroupId, message: &PeerMessage) -> Result<(), Rejected> {
         let topology = self.topology();
         if let Some(client) =

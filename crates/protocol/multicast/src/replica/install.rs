@@ -16,7 +16,7 @@ use crate::state::State;
 ///   If it adopted the assignments as well, it would forget the entries between the two counters. (1) This member has
 ///   acknowledged them, and their message may be delivered because of that. If the leader stops, the promises of the
 ///   others need not contain the message: the order breaks. (2) The stream does not repeat these entries, because a
-///   reader of a ring never moves back (`node/inbound.rs`); the next entry waits behind a gap for ever.
+///   reader of a ring never moves back (`node/inbound.rs`); the next entry waits after a gap for ever.
 ///
 ///   The omitted part is not needed. Within one ballot the leader's stream is the same for all followers, so the
 ///   processed part contains the state's assignments. The leader's deliveries are a prefix of the deliveries of this

@@ -64,7 +64,7 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Assigns messages that waited for their clients' shares, as far as those have room again.
+    /// Assigns messages that waited for their clients' shares, as far as the shares have room again.
     #[inline]
     pub(super) fn go_on_sharing(&mut self) {
         while let Some(client) = self.agreement.sharing.next_with_room() {
@@ -131,8 +131,8 @@ impl<E: Effects> Leader<'_, E> {
         self.effects.to_followers(&StreamItem { head, counter: *counter, entry });
     }
 
-    /// Performs step 3 if all times of the message are known, in one step of one thread: first the clock, then the
-    /// entry.
+    /// Performs step 3 if all times of the message are known, in one step of one thread: raises the clock, then appends
+    /// the entry.
     fn complete_if_known(&mut self, client: ClientId, slot: u64) {
         let Agreement { id, ballots, clock, messages, .. } = &mut *self.agreement;
         let message = messages.get_mut(client, slot);
@@ -141,8 +141,8 @@ impl<E: Effects> Leader<'_, E> {
         }
         clock.raise_before_append(message.times().max(), id.mutant());
         (message.vector, message.replaced) = (true, false);
-        // In V1 each time was passed on as it arrived. Times that arrived in an earlier ballot were passed on in that
-        // one.
+        // In V1 each time was passed on as it arrived. But times that arrived in an earlier ballot were passed on only
+        // in that ballot, so after the first ballot V1 appends the whole vector, too.
         let first = ballots.installed.number() == 1 && ballots.begins_from_nothing();
         if message.groups > 1 && (id.config.variant == Variant::V2 || !first) {
             self.append_vector(client, slot);
@@ -286,8 +286,8 @@ impl<E: Effects> Leader<'_, E> {
 
     /// Processes the timestamp of another group's leader, which is in the largest known ballot of that group.
     ///
-    /// Without `leads` this member is only preparing to lead and stores the timestamp. Returns whether deliveries may
-    /// be due.
+    /// If `leads` is `false`, this member is still preparing to lead and only stores the timestamp. Returns whether
+    /// deliveries may be due.
     pub(super) fn on_timestamp(
         &mut self,
         from: ProcessId,

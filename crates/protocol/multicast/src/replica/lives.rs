@@ -15,12 +15,12 @@ pub(super) fn name_above(elder: u64, own: u64) -> Option<u64> {
 
 /// The last known life of each member of a group, including this process's own.
 ///
-/// Lives are numbers, and later ones are larger. Once a member knows a life, those before it have ended: the process
-/// asked to be admitted, because it has no memory.
+/// Lives are numbers, and later ones are larger. Once a member knows a life, all smaller lives of the same member have
+/// ended: a process names a new life when it has no memory and asks to be admitted.
 ///
-/// A life is the time of the process's start. If the clock was set back, the process takes a life above the one that
-/// its group remembers, and keeps the lower half of its own ([`name_above`]). So no two processes of a member have one
-/// life as long as those halves differ, whatever was reported to each of them.
+/// A life is the time of the process's start. If the clock was set back, the process chooses a life above the one that
+/// its group remembers, and keeps the lower half of its first choice ([`name_above`]). So no two processes of a member
+/// have the same life as long as those halves differ, whatever the group reported to each of them.
 ///
 /// # Invariants
 /// No entry decreases, and reports of others never change this process's own entry.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_name_keeps_the_lower_half() {
+    fn a_raised_life_keeps_its_lower_half() {
         assert_eq!(name_above(7 << 32 | 1, 5 << 32 | 6), Some(8 << 32 | 6));
         assert_eq!(name_above(u64::MAX, 1), None);
     }

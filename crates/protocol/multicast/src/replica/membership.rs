@@ -109,8 +109,8 @@ impl Membership {
         joined
     }
 
-    /// Records that the group admitted this process, or that it installed a state, whose leader knew these lives.
-    /// Returns whether this process had no memory.
+    /// Records that the group admitted this process, or that the process installed a state. `lives` are those that the
+    /// state's leader knew. Returns whether this process had no memory.
     pub(super) fn adopt(&mut self, lives: &[u64]) -> bool {
         self.lives.hear_of_all(lives);
         self.remember()
@@ -136,7 +136,7 @@ impl Membership {
     }
 
     /// Records that this process continues with a history of these origins. Returns whether the messages held here were
-    /// multicast to another one.
+    /// multicast to another history.
     pub(super) fn enters(&mut self, origins: &[Origin]) -> bool {
         let origin = origins.last().map_or(Incarnation::NONE, |last| last.incarnation);
         std::mem::replace(&mut self.held_of, origin) != origin
@@ -153,8 +153,8 @@ impl Membership {
         ballots.installed_in.number < self.reset_to.number
     }
 
-    /// Returns whether a candidate here may take over a state of this incarnation. A candidate that lacks the chosen
-    /// state may take only that one, or one that continues it.
+    /// Returns whether a candidate here may take over a state of this incarnation. A candidate that lacks the state
+    /// that an operator chose may take over only that state, or one that continues it.
     pub(super) fn may_take(&self, ballots: &Ballots, incarnation: Incarnation) -> bool {
         let chosen = incarnation.number >= self.reset_to.number && !incarnation.contradicts(self.reset_to);
         chosen || !self.lacks_chosen_state(ballots)
@@ -172,8 +172,9 @@ impl Membership {
         }
     }
 
-    /// Returns the incarnation that a reset here has to name. It is that of this member's state. Without memory, it is
-    /// the largest one that this process knows or has promised to begin by a reset.
+    /// Returns the incarnation that a reset at this process must name as the one to end. With memory, it is the
+    /// incarnation of this member's state. Without memory, it is the largest one that this process knows or has
+    /// promised to begin by a reset.
     pub(super) fn ended_by_reset(&self, ballots: &Ballots, own: GroupId) -> Incarnation {
         if !self.is_joining() {
             return ballots.promised_in;
@@ -191,7 +192,8 @@ impl Membership {
     /// Advances time by one tick. Returns whether the waiting time ended just now: all running processes that remember
     /// the group should have reported it.
     pub(super) fn wait(&mut self, id: &Identity) -> bool {
-        // A stalled process has received nothing meanwhile, so it must look for others a few times.
+        // A process that was stalled during skipped ticks received no reports meanwhile. So skipped ticks count only up
+        // to a fraction of the waiting time, and the process checks for reports several times.
         let most = id.config.founding_ticks / Membership::LOOKS;
         let (before, skipped) = (self.has_waited(id), std::mem::take(&mut self.skipped).min(most));
         if self.is_joining() {
@@ -242,7 +244,7 @@ impl Membership {
         replace(&mut self.joiners, joiner);
     }
 
-    /// Records that another member asks to be admitted, too.
+    /// Records members that ask to be admitted as well, as a bit mask.
     pub(super) fn note_asking(&mut self, members: u64) {
         self.join.now |= members;
     }
@@ -282,18 +284,18 @@ fn replace(processes: &mut Vec<Joiner>, joiner: Joiner) {
     processes.push(joiner);
 }
 
-/// The members that recently asked to be admitted. All repeat that as often as this process does.
+/// The members that recently asked to be admitted. Each repeats its request as often as this process does.
 #[derive(Clone, Copy, Debug, Default)]
 struct JoinState {
     /// Members that asked in the current turn, as a bit mask.
     now: u64,
-    /// Members that asked in the turn before, as a bit mask.
+    /// Members that asked in the previous turn, as a bit mask.
     before: u64,
     asked: u8,
 }
 
 impl JoinState {
-    /// Number of requests of this process in a turn. A member that has not asked in two turns may have been admitted.
+    /// Number of requests of this process in a turn. A member that did not ask during two turns may have been admitted.
     const TURN: u8 = 50;
 
     /// Counts a request of this process.

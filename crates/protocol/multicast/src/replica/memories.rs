@@ -1,4 +1,4 @@
-//! The processes that remember this member's group while it is without memory itself.
+//! The processes that remember this member's group, as far as a member without memory knows them.
 
 use std::cmp::Reverse;
 
@@ -6,10 +6,11 @@ use stentor_fabric::ProcessId;
 
 use crate::Incarnation;
 
-/// The reason why a group whose members are without memory does not begin.
+/// The reason why members without memory do not found their group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hindrance {
-    /// A process remembers an incarnation of the group: a member of it or of another group, or a client.
+    /// A process remembers an incarnation of the group. The process may be a member of this group or of another one, or
+    /// a client.
     Remembered {
         /// The process.
         by: ProcessId,
@@ -25,14 +26,15 @@ pub enum Hindrance {
 /// The processes that have reported that they remember the group.
 ///
 /// # Invariants
-/// - A report is valid while its process is connected, and while it is expelled because it is stalled. The process has
-///   forgotten when it asks to be admitted, or sends a hello without memory.
+/// - A report is valid while the process that sent it is connected, or expelled because it is stalled. The report ends
+///   when the process asks to be admitted, or sends a hello without memory.
 /// - Hearsay, which a member reports about another process, expires if it is not repeated.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Memories {
-    /// The processes that reported it themselves.
+    /// The processes that reported their own memory of the group, each with the incarnation that it remembers.
     by: Vec<(ProcessId, Incarnation)>,
-    /// The process about which a member reported it last.
+    /// The last process about which a member reported that it remembers the group, with the incarnation that it
+    /// remembers.
     hearsay: Option<(ProcessId, Incarnation)>,
     /// Number of repetitions of this process's request since the hearsay.
     age: u8,
@@ -47,7 +49,7 @@ impl Memories {
         }
     }
 
-    /// Drops the reports about a process that is disconnected, or has forgotten.
+    /// Drops the reports about a process that is disconnected, or has lost its memory.
     pub(super) fn forget(&mut self, process: ProcessId) {
         self.by.retain(|(by, _)| *by != process);
         self.hearsay = self.hearsay.filter(|(by, _)| *by != process);

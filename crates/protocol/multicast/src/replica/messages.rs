@@ -148,7 +148,8 @@ impl Messages {
     /// is to be done.
     ///
     /// # Errors
-    /// [`Rejected`] if the item cannot be about any slot of the window, or names another message than the one there.
+    /// Returns [`Rejected`] if the item cannot be about any slot of the window, or names another message than the slot
+    /// holds.
     #[inline]
     pub(super) fn locate(&mut self, id: &Identity, head: &Head) -> Result<Option<u64>, Rejected> {
         let window = self.client_mut(head.client).ok_or(Rejected::Client(head.client.0))?;
@@ -174,7 +175,7 @@ impl Messages {
     /// Holds the group's own entry that an assignment in the leader's stream names, unless it is held or delivered.
     ///
     /// # Errors
-    /// [`Rejected`] if the assignment names another message than the entry of its slot.
+    /// Returns [`Rejected`] if the assignment names another message than the entry of its slot.
     pub(super) fn hold_own_entry(&mut self, head: &Head, group: GroupId) -> Result<(), Rejected> {
         let window = self.window_mut(head.client);
         let Some(slot) = window.resolve(head) else { return Ok(()) };
@@ -189,7 +190,8 @@ impl Messages {
 
     /// Returns whether an earlier process's unassigned message is held in the slot of this item's message.
     ///
-    /// The entry that makes it void is then in flight. This member requests what it misses of the later message.
+    /// In that case, the entry that makes the earlier message void is still in flight. The item is ignored, and this
+    /// member requests the missing items of the later message when they are needed.
     fn is_followed(&self, head: &Head) -> bool {
         let window = self.window(head.client);
         window.resolve(head).is_some_and(|slot| window.slot(slot).is_followed_by(head.sequence))
@@ -218,7 +220,7 @@ impl Messages {
         self.windows.iter().zip(&state.clients).any(|(window, client)| window.is_behind(client))
     }
 
-    /// Pairs the window of each client that processes use with that client's part of a state.
+    /// Pairs the window of each client id that processes use with that client's part of a state.
     fn beside<'a>(
         &'a self,
         state: &'a State,
@@ -249,8 +251,8 @@ impl Messages {
     /// Records that the application adopted the state of this state's process: every delivery of that process is a
     /// delivery here.
     pub(super) fn jump<E: Effects>(&mut self, state: &State, group: GroupId, effects: &mut E) {
-        // The windows jump even if nothing was delivered, or less than here. No-ops are passed without deliveries, and
-        // the deliveries there are a prefix of those here.
+        // The windows jump even if that process delivered nothing, or less than this one: it may have passed no-ops,
+        // which are not deliveries. If it delivered less, its deliveries are a prefix of this member's.
         self.states += 1;
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {
             window.jump(client, group);

@@ -4,12 +4,12 @@
 //! Inputs are method calls; output is written to an [`Effects`]. One call is one step of one thread.
 //! - `on_*`: an input from a client ([`on_message`](Replica::on_message)), from another member, from the shell's
 //!   connections, or from time. A refused input ([`Rejected`]) changes nothing.
-//! - Decisions of the shell: [`campaign`](Replica::campaign), [`order_time`](Replica::order_time),
-//!   [`set_version_goal`](Replica::set_version_goal), [`open`](Replica::open) and [`end_client`](Replica::end_client).
-//! - All others are queries and change nothing.
+//! - Decisions of the shell: [`campaign`](Replica::campaign), [`reset`](Replica::reset),
+//!   [`set_physical`](Replica::set_physical), [`order_time`](Replica::order_time), [`open`](Replica::open),
+//!   [`set_version_goal`](Replica::set_version_goal) and [`end_client`](Replica::end_client).
 //!
-//! Every input that may allow an assignment or a delivery ends with `advance`: first a leader assigns the messages that
-//! it may assign now, then the member delivers those that are due. Before [`on_stream`](Replica::on_stream) the shell
+//! Every input that may allow an assignment or a delivery ends with `advance`: a leader assigns the messages that it
+//! may assign now, then the member delivers those that are due. Before [`on_stream`](Replica::on_stream) the shell
 //! calls [`stream_waits`](Replica::stream_waits). Before it passes on a message that [fences](PeerMessage::fences) a
 //! larger ballot than is [promised](Replica::promised), it fences the member's stream regions.
 //!
@@ -19,10 +19,10 @@
 //! | `Agreement` | ballots, clock, stream position, `Messages` (a `Window` of `Slot`s per client, `Order`), `Sharing` |
 //! | `Membership` | whether the member has its memory, the lives of all members, the joining processes |
 //! | `Leadership` | the current `Campaign`, leadership or `Install`; the `StaleLeaderProbe` |
-//! | `Starvation` | evidence that its stream lacks entries |
+//! | `Starvation` | evidence that the member's stream lacks entries |
 //!
-//! Handlers borrow parts for one step: `Leader` (steps 2 and 3), `Follower` (step 4), `NoOps`, `Successions`,
-//! `Recovery` and `Repair`.
+//! Handlers borrow parts for one step: `Leader` (steps 2 and 3 of the crate's header), `Follower` (step 4), `NoOps`,
+//! `Successions`, `Recovery` and `Repair`.
 //!
 //! # States of a message at a member
 //! *placeholder* (timestamps or acknowledgements came before the body) → *held* (its body is stored) → *ordered* (this
@@ -106,7 +106,7 @@ use window::Window;
 /// Counts of the rare ways in which a member caught up with its leader. A simulation checks them for coverage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CatchUps {
-    /// States of the installed ballot that were behind what this member had processed, but ahead of its deliveries.
+    /// States of the installed ballot that added no stream entries, but deliveries that this member lacked.
     pub overtaken: u64,
     /// Requests for the leader's state that were sent because the stream lacked entries.
     pub starved: u64,
@@ -138,7 +138,7 @@ impl Replica {
     /// incarnation](crate::Incarnation::FIRST).
     ///
     /// # Panics
-    /// If `config.me` is not a member of a group, or the window is not a power of two.
+    /// Panics if `config.me` is not a member of a group, or the window is not a power of two.
     #[must_use]
     pub fn new(config: ReplicaConfig) -> Self {
         let mut replica = Replica::joining(config, 0);
@@ -150,7 +150,7 @@ impl Replica {
     /// it. If all members are in this state, and no process that they reach remembers the group, they found it anew.
     ///
     /// # Panics
-    /// As [`new`](Replica::new).
+    /// Panics in the same cases as [`new`](Replica::new).
     #[must_use]
     pub fn joining(config: ReplicaConfig, life: u64) -> Self {
         let agreement = Agreement::new(Identity::new(config));
@@ -163,7 +163,7 @@ impl Replica {
         (size_of::<slot::Slot>() + size_of::<order::Undelivered>()) as u64
     }
 
-    /// Returns the additional heap bytes of such a slot once it has held a message to this many groups.
+    /// Returns the additional heap bytes of a slot once it has held a message to this many groups.
     pub(crate) fn slot_heap_bytes(groups: usize) -> u64 {
         slot::Slot::heap_bytes(groups)
     }
@@ -202,8 +202,7 @@ impl Replica {
     }
 
     /// Returns whether this process has been replaced: its group knows a later process of this member, or was
-    /// [reset](Replica::ended_by) without it. Such a process sends nothing, and nothing that it has sent counts any
-    /// more.
+    /// [reset](Replica::ended_by) without it. A replaced process sends nothing, and nothing that it sent counts.
     #[inline]
     #[must_use]
     pub fn is_superseded(&self) -> bool {
@@ -223,9 +222,9 @@ impl Replica {
         matches!(self.leadership.stage, Stage::Campaigning(_) | Stage::Preparing)
     }
 
-    /// Returns the ballot in which this member's reports of held messages count, together with those of others in the
-    /// same ballot: the installed one. A member that has only promised a ballot may have been admitted by a smaller one
-    /// since, and then no longer holds what it held.
+    /// Returns the ballot in which this member's reports of held messages count, together with other members' reports
+    /// in the same ballot. It is the installed ballot. A promised one does not count: a smaller ballot may since have
+    /// admitted the member without its memory.
     #[must_use]
     pub fn counts_in(&self) -> Option<Ballot> {
         let ballots = &self.agreement.ballots;
@@ -343,12 +342,12 @@ impl Replica {
 
 /// Time.
 impl Replica {
-    /// Sets the physical time, in nanoseconds since 1970; 0 means that there is none, and the clock is logical. While
-    /// this member leads, it assigns no earlier time, and accepts no time of another group that is more than `bound`
-    /// ahead.
+    /// Sets the physical time, in nanoseconds since 1970. At 0 there is no physical time, and the clock is logical.
+    /// While this member leads, it assigns no earlier time, and accepts no time of another group that is more than
+    /// `bound` ahead.
     ///
     /// # Errors
-    /// [`Rejected::Time`] from 2^62 on; nothing has changed then.
+    /// Returns [`Rejected::Time`] if the time is 2^62 or later. In this case nothing changes.
     #[inline]
     pub fn set_physical(&mut self, physical: u64, bound: u64) -> Result<(), Rejected> {
         if physical >= END_OF_TIME {
@@ -388,7 +387,7 @@ impl Replica {
     /// Notes that the following entries of a leader's stream belong to this ballot.
     ///
     /// # Errors
-    /// [`Rejected::Sender`] if the ballot is not led by the sender.
+    /// Returns [`Rejected::Sender`] if the sender is not a member of this group, or does not lead the ballot.
     pub fn on_begin(&mut self, from: ProcessId, ballot: Ballot) -> Result<(), Rejected> {
         let Agreement { id, ballots, .. } = &mut self.agreement;
         if ballot.leader() != from || id.topology().member_bit(id.group, from).is_none() {
@@ -439,7 +438,7 @@ impl Replica {
         let known = ballots.is_known(group, item.ballot) || mutant!(id.mutant(), IncarnationIgnored);
         if item.ballot < ballot || !known {
             let ended = item.ballot.incarnation() < ballot.incarnation();
-            // If the sender knows a larger incarnation of its group, it announces that in turn.
+            // If the sender knows a larger incarnation of its group, it announces that incarnation in turn.
             effects.send(from, &ballots.announce(group));
             self.agreement.messages.settlements.refused += u64::from(ended);
             return Ok(());
@@ -560,7 +559,8 @@ impl Replica {
         let (retry_ticks, ballot) = (self.agreement.id.config.retry_ticks, self.ballot());
         if self.starvation.tick(self.agreement.counter, self.is_following(), retry_ticks.saturating_mul(4)) {
             self.agreement.messages.catch_ups.starved += 1;
-            // If that does not suffice, the follower asks again with `snapshot`; the application's state may be large.
+            // The application's state may be large, so it is requested only if the group's state alone does not
+            // suffice.
             effects.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: false });
         }
         if self.membership.wait(&self.agreement.id) {
@@ -594,8 +594,8 @@ impl Replica {
         }
     }
 
-    /// Reports that the head of the leader's stream has waited for a while. If it waits for its body, the member
-    /// requests the body. If it waits for earlier entries, see `Starvation`.
+    /// Reports that the head of the leader's stream has waited for a while. If the entry waits for its body, the member
+    /// requests the body. If the entry waits for earlier entries, `Starvation` decides.
     pub fn on_stalled<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) {
         let next = item.counter <= self.agreement.counter + 1;
         let Agreement { id, ballots, .. } = &self.agreement;
@@ -610,7 +610,7 @@ impl Replica {
     /// Reports that the connections with a member are up again. Everything in flight in either direction is lost.
     ///
     /// # Errors
-    /// [`Rejected::Sender`] if it is not a member.
+    /// Returns [`Rejected::Sender`] if the peer is not a member of a group.
     pub fn on_connected<E: Effects>(&mut self, peer: ProcessId, effects: &mut E) -> Result<(), Rejected> {
         let (group, _) = self.agreement.id.member(peer)?;
         let own = self.group();
@@ -637,11 +637,11 @@ impl Replica {
     }
 
     /// Begins a campaign for this group's leadership in a ballot larger than all known ones, and returns that ballot.
-    /// No process may be able to write to this member's stream regions, as with [`PeerMessage::fences`].
+    /// Fence this member's stream regions first, as for [`PeerMessage::fences`], but against all processes.
     ///
     /// # Errors
-    /// [`Rejected::Joining`] without memory; [`Rejected::Superseded`] if another process of this member came later;
-    /// [`Rejected::Ballot`] if there is no larger one.
+    /// Returns [`Rejected::Joining`] if this process has no memory, [`Rejected::Superseded`] if a later process has
+    /// replaced it, and [`Rejected::Ballot`] if no larger ballot exists.
     pub fn campaign<E: Effects>(&mut self, effects: &mut E) -> Result<Ballot, Rejected> {
         self.recovery(effects).campaign()
     }
@@ -680,7 +680,7 @@ impl Replica {
         self.deliver(effects);
     }
 
-    /// Delivers due messages, and continues with clients whose shares have room since.
+    /// Delivers due messages. A leader then assigns messages of clients whose shares have room now.
     fn deliver<E: Effects>(&mut self, effects: &mut E) {
         self.agreement.deliver_due(effects);
         if self.is_leader() {
@@ -734,7 +734,7 @@ impl Replica {
         }
     }
 
-    /// Handles a message about successions, at a leader. Returns whether it was one.
+    /// Handles a message about successions, at a leader. Returns `false` for all other messages.
     fn on_succession_message<E: Effects>(
         &mut self,
         from: ProcessId,

@@ -1,9 +1,9 @@
-//! No-ops: slots that a group agreed to skip, so that a message that a dead client left half-written does not block
-//! later ones.
+//! No-ops: slots that a group agreed to skip, so that a message that a dead client wrote only to some members does not
+//! block later ones.
 //!
 //! A client's slots are assigned in order. If the client died, and no running process holds the message of one of them,
 //! the later slots can never be assigned. Another group that has assigned its own timestamp to a message in one of
-//! those then waits for ever. So the leader fills the slot with a no-op, by an entry of its dense stream.
+//! those then waits for ever. So the leader fills the blocking slot with a no-op, by an entry of its dense stream.
 //!
 //! # States of a no-op
 //! *proposed* (the leader appended the entry) → *settled* (a majority of the group has processed such an entry under
@@ -13,21 +13,22 @@
 //! - *A gap is filled only when the process that left it has ended at a majority of the group*, and when these members,
 //!   in the leader's ballot, held nothing there. So no synced message is lost. A process has ended at a member since
 //!   the member closed its generation for a successor (`succession.rs`), or gave it up because it was away for long
-//!   (`node/member/absent.rs`). A member where a process has ended refuses its connections. So a running client without
-//!   a no-op still has a majority, and one that has lost it learns that it is superseded. A member that forgot that a
-//!   process has ended may accept it again, but not if it knows that its generation is closed; then it sends the
-//!   process no credit. So a client whose slot became a no-op counts the slot nowhere as delivered. A member that lost
-//!   its memory lacks what it held. But the leader that admits it has that from the members that promised
-//!   (`Recovery::count_promises`), so the member has it, too.
+//!   (`node/member/absent.rs`). A member where a process has ended refuses the process's connections. So a running
+//!   client of which no slot became a no-op still has a majority, and a client that has lost its majority learns that
+//!   it is superseded. A member that forgot that a process has ended may accept it again, but not if it knows that its
+//!   generation is closed; if it does, it sends the process no credit. So no client counts one of its own slots as
+//!   delivered that became a no-op. A member that lost its memory lacks what it held. But the leader that admits it has
+//!   received those messages from the members that promised (`Recovery::count_promises`), so the member receives them,
+//!   too.
 //! - *A no-op counts when it is settled.* Then every later leader's state has it, as it has what a majority
 //!   acknowledged: no leader assigned the slot before, so no majority acknowledged a message in it, and none will.
 //!   Until then a new leader may lack it and assign the slot. So no member counts the slot as passed, and no other
 //!   group is notified. Later entries of the same leader's stream need no such care: a majority that processed those
 //!   has processed this one.
 //! - *`Refused` states that a destination group has settled that the message is a no-op*: it can never be decided
-//!   anywhere. So a leader that receives it fills the slot although it is assigned, and every member that learns of
-//!   that delivers past it at once. A later leader that has not learned of it brings the message back, but only until
-//!   it is refused again.
+//!   anywhere. So a leader that receives it fills the slot although the slot is assigned. Members deliver messages
+//!   after it only when that no-op is settled, like any other no-op. A later leader that does not know the no-op
+//!   restores the message, but only until it is refused again.
 //! - *Generations close.* The generations in the sequences distinguish the processes of a client id. Messages that a
 //!   process multicast after a no-op are not assigned any more (M6 allows no holes); their slots are filled in turn.
 //!   The closed generations are part of the state, and follow from its no-ops.
@@ -54,8 +55,8 @@ pub(super) struct NoOps<'a, E> {
 
 /// The part at a leader.
 impl<E: Effects> NoOps<'_, E> {
-    /// Asks the group for the message in the first unassigned slot, if that blocks later ones, and fills the slot when
-    /// a majority lacks it. Returns whether it was filled.
+    /// Asks the group for the message in the first unassigned slot, if that slot blocks later ones, and fills the slot
+    /// when a majority lacks the message. Returns whether the slot was filled.
     pub(super) fn look_for_gap(&mut self, client: ClientId) -> bool {
         let Agreement { id, ballots, messages, .. } = &mut *self.agreement;
         let window = messages.window_mut(client);
@@ -73,7 +74,8 @@ impl<E: Effects> NoOps<'_, E> {
             window.gap = Gap { slot, age: 0, lacking: id.bit };
         }
         window.gap.age = window.gap.age.saturating_add(1);
-        // A member that holds something sends it to the leader without being asked. This question is the last resort.
+        // A member that holds the message sends it to the leader without a request. So the leader asks only after a
+        // longer time.
         if window.gap.age < id.config.retry_ticks.saturating_mul(4) {
             return false;
         }
@@ -115,12 +117,12 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// Fills the first unassigned slot if it belongs to a closed generation, according to its name or the first known
-    /// message after it. Returns whether it was filled.
+    /// Fills the first unassigned slot if it belongs to a closed generation, according to its message's id or the first
+    /// held message after it. Returns whether the slot was filled.
     pub(super) fn close(&mut self, client: ClientId, slot: u64) -> bool {
         let window = self.agreement.messages.window(client);
-        // A name alone may come from a late item about a message that was never assigned. A new process may use that
-        // slot.
+        // A message id alone does not suffice: it may come from a late item about a message that was never assigned,
+        // and a new process may use that slot.
         let Some(behind) = window.first_from(slot, |message: &Slot| message.body) else { return false };
         let generation = window.left_by(slot, behind);
         if generation >= window.closed || mutant!(self.agreement.id.mutant(), EraNotClosed) {
@@ -159,7 +161,7 @@ impl<E: Effects> NoOps<'_, E> {
         self.propose(client, slot);
     }
 
-    /// Appends the no-op for the followers, which answer until it is settled.
+    /// Appends the no-op to the stream. Followers report that they have processed it until it is settled.
     pub(super) fn propose(&mut self, client: ClientId, slot: u64) {
         self.append(client, slot);
         self.count(client, slot);

@@ -44,15 +44,17 @@ impl Replica {
         self.window(client).map_or(0, |window| window.closed)
     }
 
-    /// Ends the processes of a client with generations up to this one here, because they were away for too long.
+    /// Ends the processes of a client with generations up to this one at this member, because they were disconnected
+    /// for too long.
     pub fn end_client(&mut self, client: ClientId, generation: u64) {
         if let Some(window) = self.agreement.messages.client_mut(client) {
             window.over_below = window.over_below.max(generation.saturating_add(1));
         }
     }
 
-    /// Returns the first unassigned slot that is not held here before a held one, if this member leads, and the
-    /// generation of the process that left this gap.
+    /// Returns the gap that blocks a client's messages at a leader, or `None` if there is none or this member does not
+    /// lead. A gap is the first unassigned slot if it is not held and a later slot is. The result is that slot and the
+    /// generation of the process that left the gap.
     ///
     /// The gap may still be filled, by the client or by a member that holds the message.
     #[must_use]

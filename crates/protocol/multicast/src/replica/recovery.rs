@@ -19,7 +19,7 @@ use crate::{Ballot, Incarnation, Origin};
 /// The part of a member that promises, campaigns, adopts states and sends them.
 ///
 /// # Invariants
-/// - One step promises a ballot and takes the snapshot that the promise carries.
+/// - One step promises a ballot and copies the state that the promise carries.
 /// - A new leader's state contains every message that a majority acknowledged in an earlier ballot, with all its times:
 ///   see [`Campaign`].
 /// - Within one ballot a member's state never shrinks: see [`Install`].
@@ -56,10 +56,11 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Returns whether this process is the last life of its member among the lives that another member knows.
+    /// Returns whether another member knows no later life of this process's member.
     ///
-    /// If it is not, it ignores the message that named the later life. A member then stops. A joining process may still
-    /// be the latest one, because the clock may have been set back. It joins with a larger life.
+    /// If a later life is known, the caller must ignore the message that named it. A process with memory then stops. A
+    /// joining process may still be the latest one, because the clock may have been set back. It then joins with a
+    /// larger life.
     pub(super) fn is_last_of(&mut self, lives: &[u64]) -> bool {
         let Some(successor) = self.membership.lives.successor(lives) else { return true };
         if self.membership.is_joining() {
@@ -87,8 +88,8 @@ impl<E: Effects> Recovery<'_, E> {
 
     /// Handles the request of a process without memory to be admitted.
     ///
-    /// That requires a new ballot that does not count its memory, because quorums of earlier ballots may have depended
-    /// on what it forgot.
+    /// Its admission requires a new ballot that does not count the process's memory, because quorums of earlier ballots
+    /// may have depended on what the process has forgotten.
     pub(super) fn on_join(&mut self, joiner: Joiner) {
         let Joiner { process, life } = joiner;
         let bit = self.agreement.id.bit_of(process);
@@ -179,7 +180,7 @@ impl<E: Effects> Recovery<'_, E> {
         state
     }
 
-    /// Handles 1A. One step promises and takes the snapshot that the promise carries.
+    /// Handles 1A. One step promises the ballot and copies the state that the promise carries.
     pub(super) fn on_campaign(&mut self, from: ProcessId, demand: &Demand<'_>) {
         if self.membership.is_joining() {
             return self.on_demand_without_memory(from, demand);
@@ -194,8 +195,8 @@ impl<E: Effects> Recovery<'_, E> {
             return;
         }
         let same = demand.incarnation == incarnation;
-        // A promise to a candidate that moves above another history is not binding while no member has installed its
-        // state.
+        // A candidate may move above another history. A promise to such a candidate does not bind while no member has
+        // installed the candidate's state.
         let goes_on =
             demand.ends == incarnation || !demand.resets && demand.ends == self.membership.goes_on_from(ballots);
         let next = demand.incarnation.number > incarnation.number && goes_on;
@@ -300,7 +301,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Requests the best state with the application's state, because a body that it names is not available.
+    /// Requests the best promised state together with the application's state, because a body that the state names is
+    /// not available.
     fn want_transfer(&mut self) {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         let is_right = |best: &&Promise| self.membership.may_take(ballots, best.state.incarnation);
@@ -341,7 +343,7 @@ impl<E: Effects> Recovery<'_, E> {
     }
 
     /// Drops messages that are held and not assigned, if they were multicast to another history than the one with these
-    /// origins. Processes of that history may use the same ids, if the home group of their client id has lost its
+    /// origins. Messages of the two histories may have the same ids, if the home group of a client id has lost its
     /// memory, too.
     fn forget_held_of_another(&mut self, origins: &[Origin]) {
         if self.membership.enters(origins) {
@@ -349,7 +351,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Informs members of other groups which incarnations of their groups this process now remembers.
+    /// Announces to the members of other groups which incarnations of their groups this process remembers now.
     fn say_what_is_remembered(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
         for group in id.others_groups() {
@@ -368,7 +370,7 @@ impl<E: Effects> Recovery<'_, E> {
             self.agreement.clock.raise(state.clock);
             self.agreement.ballots.hear_of_all(&state.known, &state.incarnations);
         }
-        // If the process asked again since, it has another life, which the members that promised may not know.
+        // A process that has asked again since then has another life, which the members that promised may not know.
         let joiners = &self.membership.joiners;
         self.leadership.admitted = campaign.admits.iter().filter(|joiner| joiners.contains(joiner)).copied().collect();
         self.leadership.installed = self.agreement.id.bit;
@@ -380,7 +382,8 @@ impl<E: Effects> Recovery<'_, E> {
             self.effects.begin_history();
         }
         if from_nothing || state.origins.is_empty() {
-            // Members whose states have no origin founded this incarnation, and no member has installed it yet.
+            // The state has no origin, so this ballot or an earlier one of its incarnation founds the group, and no
+            // member has installed it yet.
             state.origins = vec![Origin { incarnation, kept: 0 }];
         } else if campaign.resets {
             state.origins.push(Origin { incarnation, kept: state.delivered });
@@ -511,7 +514,8 @@ impl<E: Effects> Recovery<'_, E> {
             self.promise(*ballot, incarnation);
         }
         if joining.is_some() {
-            // This must happen before the process receives bodies for the state, because those may have the same ids.
+            // This must happen before the process receives bodies for the state, because those may have the ids of
+            // messages that are held for the old history.
             self.forget_held_of_another(&state.origins);
         }
         if snapshot {
@@ -603,7 +607,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Handles the report that a requested body is not available. The application's state contains its effect.
+    /// Handles the report that a requested body is not available any more. Its effect is part of the application's
+    /// state, so the member requests that state.
     pub(super) fn on_gone(&mut self, gone: MessageRef) {
         if self.agreement.messages.client(gone.client).is_some_and(|window| window.holds_somewhere(gone.sequence)) {
             // The body came through its client's ring meanwhile.
@@ -619,8 +624,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Sends the state to a member, with the application's state if `snapshot`, or to a candidate for which this member
-    /// is the donor.
+    /// Handles the request of a member, or of a candidate for which this member is the donor, for the state. If
+    /// `snapshot`, the application's state is sent with it.
     pub(super) fn on_behind(&mut self, from: ProcessId, ballot: Ballot, snapshot: bool) {
         let ballots = &self.agreement.ballots;
         if ballot == ballots.installed && self.leadership.owns_ballot() {
@@ -630,12 +635,12 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Asks the followers whether they support this leader's ballot, if a larger one is known.
+    /// Probes whether the followers support this leader's ballot, if a larger one is known.
     fn question(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
         let (mut larger, ballot) = (ballots.known(id.group), ballots.installed);
         if larger <= ballot && ballots.is_contested() {
-            // Another history has the number of this one.
+            // Another history has the same number as this one.
             larger = id.topology().before(id.group, ballot.incarnation() + 1);
         }
         if self.leadership.leads() && larger > ballot {

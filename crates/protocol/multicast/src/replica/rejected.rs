@@ -10,25 +10,25 @@ use crate::{Ballot, Incarnation};
 /// The input was sealed, so it is not a torn write. Its sender does not follow the protocol.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum Rejected {
-    /// The client does not exist.
-    #[error("client place {0} does not exist")]
+    /// The client id does not exist, or a correct process never names it in such an input.
+    #[error("client id {0} does not exist, or cannot be named in this input")]
     Client(u16),
-    /// The body of a stream entry is not held, so the entry had to wait.
-    #[error("an entry about slot {slot} of client {client}, whose body is not held")]
+    /// The body of a stream entry's message is not held, so the entry must wait.
+    #[error("a stream entry about slot {slot} of client {client}, whose message is not held here")]
     NotHeld {
         /// The client.
         client: u16,
         /// The slot.
         slot: u64,
     },
-    /// The sequence does not exceed an earlier one, but a client's sequences rise.
-    #[error("message {sequence} of client {client} after its message {last}")]
+    /// The sequence does not exceed the previous one, but a client's sequences must rise.
+    #[error("sequence {sequence} of client {client} is not above its previous sequence {last}")]
     Sequence {
         /// The client.
         client: u16,
         /// The refused sequence.
         sequence: u64,
-        /// The last one before it.
+        /// The sequence in the previous slot.
         last: u64,
     },
     /// The slot is beyond the client's window.
@@ -55,27 +55,27 @@ pub enum Rejected {
     #[error("a message that is not for this group")]
     NotForUs,
     /// The stream's counter is not the next one.
-    #[error("stream entry {counter}; {expected} is next")]
+    #[error("stream entry {counter} arrived, but entry {expected} is next")]
     Counter {
         /// The refused counter.
         counter: u64,
         /// The next counter.
         expected: u64,
     },
-    /// The ballot is not that of the group.
-    #[error("ballot {0} is not the group's")]
+    /// The ballot is not that of the group, or there is no larger ballot or incarnation.
+    #[error("ballot {0} is not the group's, or no larger one exists")]
     Ballot(Ballot),
-    /// The sender is not at the position that the item names.
-    #[error("{0} is not a member of the group at the position it names")]
+    /// The sender may not send this input: for example, it is not a member of the group at the position that the item
+    /// names, or does not lead the ballot that it names.
+    #[error("{0} may not send this: it is not a member of the named group, or does not lead the named ballot")]
     Sender(ProcessId),
-    /// The input is for another role: only leaders accept other groups' timestamps, and only followers accept stream
-    /// entries.
-    #[error("not this process's role")]
+    /// The sender of a stream entry is not another member of this group.
+    #[error("a stream entry whose sender is not another member of this group")]
     Role,
     /// Another group's leader assigned a time that is farther ahead of this group's physical time than the bound of
     /// clocks allows. Accepting it would permanently move this group's clock ahead. The sender repeats it until it is
     /// accepted.
-    #[error("a time of {from} that is {ahead} ns beyond the bound of clocks")]
+    #[error("{from} assigned a time that is {ahead} ns beyond the clock bound of this group")]
     Clock {
         /// The other group's leader.
         from: ProcessId,
@@ -86,13 +86,13 @@ pub enum Rejected {
     #[error("a physical time of {0} ns since 1970: it must be below 2^62 (the year 2116)")]
     Time(u64),
     /// The process is without memory, so it cannot lead.
-    #[error("this process has not got its group's state yet")]
+    #[error("this process does not have its group's state yet")]
     Joining,
-    /// The process has memory, but only a process without memory begins with nothing.
-    #[error("this process has its group's state: the reset begins with that, or at a process without it")]
+    /// The process has memory, but only a process without memory can reset the group to an empty state.
+    #[error("this process has its group's state: reset with that state, or to an empty one at a process without state")]
     Remembers,
     /// The application has adopted another member's state, and the member's own is not installed yet.
-    #[error("another member's state is on its way here: reset with that member's, or ask again when it has come")]
+    #[error("this process is receiving a state: reset at the member that sends it, or retry when it has arrived")]
     Ahead,
     /// The reset does not name the incarnation that it ends.
     #[error("the group is in incarnation {known}, not {named}")]
@@ -103,9 +103,9 @@ pub enum Rejected {
         known: Incarnation,
     },
     /// The process has been replaced by a later process of this member.
-    #[error("another process has taken this one's place")]
+    #[error("a later process of this member has replaced this one")]
     Superseded,
-    /// The state is of another cluster, or contradicts itself.
+    /// The state belongs to another cluster, or is inconsistent.
     #[error("a state that is not one of this group: {0}")]
     State(&'static str),
 }

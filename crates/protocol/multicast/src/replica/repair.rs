@@ -1,4 +1,4 @@
-//! Requests of members for what they miss, and repetitions: messages and items that may be lost with a connection are
+//! Repair: members request messages and items that they miss. Messages and items that may be lost with a connection are
 //! repeated until they have had their effect.
 
 use stentor_fabric::ProcessId;
@@ -41,7 +41,8 @@ impl<E: Effects> Repair<'_, E> {
             return;
         }
         message.age += 1;
-        // If a held body is not assigned, the leader usually has it. The client's own retransmission comes first.
+        // The leader usually holds a body that is held here and not assigned, or receives it from the client. So the
+        // member waits four times as long before it forwards the body.
         let factor = if message.body && !assigned { 4 } else { 1 };
         if message.age < id.config.retry_ticks.saturating_mul(factor) {
             return;
@@ -61,7 +62,7 @@ impl<E: Effects> Repair<'_, E> {
         }
     }
 
-    /// Requests the body for which the head of the leader's stream has waited for a while, and those after it.
+    /// Requests the body for which the head of the leader's stream has waited for a while, and the bodies after it.
     pub(super) fn want_bodies(&mut self, item: &StreamItem<'_>) {
         let leader = self.agreement.ballots.promised.leader();
         if mutant!(self.agreement.id.mutant(), AckWithoutBody)
@@ -121,8 +122,9 @@ impl<E: Effects> Repair<'_, E> {
 
     /// Returns whether this leader has not decided a message that a follower has delivered and does not retain.
     ///
-    /// Its acknowledgements were lost, and clients do not count it any more. The leader can obtain what it lacks only
-    /// with the application's state, and that requires a new ballot.
+    /// The acknowledgements of the message were lost on the way to this leader, and clients no longer count the leader
+    /// for flow control. The leader can obtain what it lacks only with the application's state, and that requires a new
+    /// ballot.
     pub(super) fn is_outrun(&self, forgotten: MessageRef) -> bool {
         let messages = &self.agreement.messages;
         messages.find(forgotten).filter(|_| self.leads).is_some_and(|slot| {
@@ -136,8 +138,8 @@ impl<E: Effects> Repair<'_, E> {
         let Known { ballot, incarnation, origin } = known;
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         if self.leads && group == id.group && origin.is_none() {
-            // The sender does not know where this group's history began, so it accepts nothing of this group. It asks
-            // for that.
+            // The sender does not know the incarnation in which this group's history began, so it accepts nothing of
+            // this group. It asks for that incarnation.
             self.effects.send(from, &ballots.announce(group));
         }
         let (known, other) = (ballots.known(group), group != id.group);

@@ -3,7 +3,7 @@
 //!
 //! A reset is a campaign for the first ballot of an incarnation above all known ones. It names the incarnation that it
 //! ends. It begins with the state of the candidate, whatever states others have: the operator chose that member, or a
-//! process with nothing. A majority promises, and may include members without memory.
+//! process without state. A majority promises, and may include members without memory.
 //!
 //! # States of a group
 //! *in incarnation (n, t)* → a member campaigns for (m, u), which ends (n, t) → a majority has promised → *in
@@ -26,7 +26,7 @@
 //! - *A campaign continues from the incarnation of its candidate's state* (`Membership::goes_on_from`), also when the
 //!   candidate moves above another history and tries again. A promise to a candidate that moves is binding only for its
 //!   ballot: until a majority has installed that, nothing is agreed in it. A member that promised a reset continues
-//!   from that alone, and leads only with a state of it.
+//!   only from the incarnation of that reset, and leads only with a state of it.
 //! - Members without memory that promised are admitted by the ballot itself. They sent nothing in the previous
 //!   incarnation, and their promises name their lives to the candidate before it takes over.
 //!
@@ -60,7 +60,7 @@ pub(super) fn check_reset(
     match (membership.is_joining(), empty) {
         (true, false) => return Err(Rejected::Joining),
         (false, true) => return Err(Rejected::Remembers),
-        // The process received a state, and waits for bodies of it.
+        // The process received a state, and waits for bodies that the state names.
         (true, true) if agreement.messages.delivered > 0 => return Err(Rejected::Ahead),
         _ => {}
     }

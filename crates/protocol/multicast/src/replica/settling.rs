@@ -19,8 +19,8 @@
 //! - A message whose *vector* is before the word has a time of the old history: it is *ended* for that group, and keeps
 //!   that time. A group is exempt if the message is ended for it and its word is *in force* here; the other destination
 //!   groups are the *survivors*. The message is decided when a majority of every survivor acknowledged that vector. So
-//!   if some member has delivered it, all survivors do. If one of them has no vector, or another one, it is not
-//!   decided.
+//!   if some member has delivered the message, all survivors deliver it. If one of them has no vector, or another one,
+//!   it is not decided.
 //! - A time of the old history without a vector is forgotten with the word: no vector after the word contains one. If
 //!   the new history reports that the message is lost, the leader fills its slot with a no-op, and refuses the message
 //!   when that is settled. A group that has the vector learns of that as of any other refusal.

@@ -6,10 +6,10 @@ use crate::{ClientId, Mutant};
 
 /// The limit of a leader's assignments for one client while others multicast, too.
 ///
-/// Deliveries follow the order of assignment, so a new message waits behind everything that is assigned. While several
-/// clients are active, a client's messages to this group alone are assigned only as long as fewer than a share of its
-/// messages are assigned and not delivered. The others wait in its window, where no other client's message waits behind
-/// them.
+/// Deliveries follow the order of assignment, so a new message waits for all messages that are already assigned. While
+/// several clients are active, a client's messages to this group alone are assigned only as long as fewer than a share
+/// of its messages are assigned and not delivered. Its further messages wait in its window, where they delay no other
+/// client.
 ///
 /// # Invariants
 /// - A client waits only for deliveries of its own messages. Messages before a held message to several groups never
@@ -27,7 +27,7 @@ pub(super) struct Sharing {
     /// Number of assignments until all clients except the last one count as idle.
     mixed: u64,
     clients: Vec<Sharer>,
-    /// Clients that waited and have room since.
+    /// Clients that waited and whose shares have room now.
     with_room: Vec<ClientId>,
 }
 
@@ -45,11 +45,11 @@ impl Sharing {
     /// A leader that learns of decisions in each step has the next batch for its stream while the last one is
     /// acknowledged.
     const LEAST: u32 = 64;
-    /// Number of shares in a window. Where round trips are long, messages stay undecided for long. Windows are
-    /// configured larger there, and shares grow with them.
+    /// Number of shares in a window. With long round trips, messages stay undecided for long. Operators then configure
+    /// larger windows, and shares grow with the windows.
     const IN_A_WINDOW: u32 = 16;
-    /// Time for which a client counts as active, in windows of messages. A client that waits for its replies assigns
-    /// nothing meanwhile.
+    /// Number of assignments for which a client counts as active, as a multiple of the window. It spans the time in
+    /// which a client waits for replies and none of its messages are assigned.
     const WINDOWS: u64 = 16;
 
     pub(super) fn new(clients: usize, config: &ReplicaConfig) -> Self {

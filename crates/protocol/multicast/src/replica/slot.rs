@@ -15,12 +15,12 @@ pub(super) struct Slot {
     pub(super) sequence: u64,
     /// Number of destination groups; 0 while nothing is known.
     pub(super) groups: usize,
-    /// Position of this member's group; known with the destinations.
+    /// Position of this member's group among the destinations; valid once the destinations are known.
     pub(super) own: usize,
     /// The destinations; known from the body, or from another member's state.
     pub(super) destinations: Vec<Destination>,
     pub(super) set: GroupSet,
-    /// The message's time must be later than this one; known with the body.
+    /// The message's time must be later than this one. It is valid once the body is held.
     pub(super) not_before: u64,
     /// Time of each destination group; 0 is unknown.
     times: Vec<u64>,
@@ -52,7 +52,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Returns the heap bytes of a message to this many groups. They are kept for the next message in its slot.
+    /// Returns the heap bytes of a message to this many groups. The memory is kept for the next message in the slot.
     pub(super) fn heap_bytes(groups: usize) -> u64 {
         let destinations = heap_bytes::<Destination>(groups.next_power_of_two());
         destinations + 2 * heap_bytes::<u64>(groups) + Votes::heap_bytes(groups)
@@ -80,15 +80,15 @@ impl Slot {
         self.age = 0;
     }
 
-    /// Ends the slot's state as a no-op.
+    /// Makes a no-op slot an ordinary slot again.
     fn revive(&mut self) {
         self.no_op = false;
         self.settled = false;
         self.processed_by = 0;
     }
 
-    /// Returns whether a message with this sequence may be in this slot. It may if it is the known message here, or if
-    /// a later process of the client id reuses the slot of a message that was never assigned.
+    /// Returns whether a message with this sequence may be in this slot. This is so if the message is the known one
+    /// here, or if a later process of the client id reuses the slot of a message that was never assigned.
     pub(super) fn may_be(&self, sequence: u64) -> bool {
         self.groups == 0 || self.sequence == sequence || (sequence > self.sequence && !self.ordered && !self.no_op)
     }
@@ -110,7 +110,7 @@ impl Slot {
     fn name_anew(&mut self, head: &Head, slot: u64, lenient: bool) -> Result<(), Rejected> {
         let groups = usize::from(head.groups);
         if self.no_op {
-            // A no-op has no message, whatever name an item has for it.
+            // A no-op has no message, so any name in an item is accepted.
             return Ok(());
         }
         if self.groups != 0 && self.sequence != head.sequence && !self.body && self.may_be(head.sequence) && !lenient {
@@ -182,7 +182,7 @@ impl Slot {
         self.times[position] = time;
     }
 
-    /// Sets all times, as the leader of this group has them.
+    /// Sets all times to those of a vector of this group's leader.
     pub(super) fn stamp_all(&mut self, times: Times<'_>) {
         self.times.copy_from_slice(times.words());
     }
@@ -198,8 +198,8 @@ impl Slot {
         self.ended.as_ref().is_some_and(|ended| ended.contains(group))
     }
 
-    /// Records that the history of a destination group has ended. A time in the stream's vector stays; any other time
-    /// of the group is forgotten.
+    /// Records that the history of a destination group has ended. A time in a processed vector is kept. Any other time
+    /// of that group is forgotten.
     pub(super) fn end(&mut self, group: GroupId, topology: &Topology) {
         for position in 0..self.groups {
             let told_by = |ballot: Ballot| topology.member_bit(group, ballot.leader()).is_some();
@@ -256,8 +256,8 @@ impl Slot {
 
     /// Removes the assignment, because another ballot's state determines whether and how the message is assigned.
     ///
-    /// The body and the acknowledgements remain valid. So do the timestamps of other groups' leaders, but only a leader
-    /// needs them; a follower gets times from the stream.
+    /// The body and the acknowledgements remain valid. The timestamps of other groups' leaders remain valid, too, but
+    /// they are kept only if this member leads. A follower receives the times from the stream.
     pub(super) fn unassign(&mut self, leads: bool) {
         self.ordered = false;
         self.vector = false;
@@ -274,7 +274,7 @@ impl Slot {
         self.age = 0;
     }
 
-    /// Adopts the slot from another member's state.
+    /// Replaces the content of the slot by an entry of another member's state.
     pub(super) fn take(&mut self, entry: &AssignedSlot, group: GroupId) {
         if self.sequence != entry.sequence || self.groups != entry.destinations.len() {
             self.clear();
@@ -293,7 +293,7 @@ impl Slot {
         for (position, time) in entry.times.iter().enumerate().filter(|(_, time)| **time != 0) {
             self.stamp(position, Ballot::NONE, *time);
         }
-        // A refused message keeps its position in the order until the no-op is settled.
+        // A message that became a no-op keeps its position in the order until the no-op is settled.
         self.ordered = !entry.no_op || entry.times.get(self.own).is_some_and(|time| *time != 0);
         self.vector = entry.vector;
         self.ended = (entry.ended != GroupSet::default()).then(|| Box::new(entry.ended));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_takes_at_most_the_announced_bytes_and_not_much_less() {
+    fn announced_heap_bytes_are_a_tight_upper_bound() {
         for groups in [1, 4, 5, 8, 255] {
             let mut slot = Slot::default();
             // The capacity grows as it does when a header is read: the number of destinations is not known in advance.

@@ -3,7 +3,7 @@
 //! A follower asks its leader for what it misses: `Ask` for a decision, `WantBodies` for a body. The answer helps only
 //! if the entry that it is about is processed. If entries are lost, no answer to these requests ever helps.
 
-/// The evidence that a follower's stream has brought nothing although there are more entries, and its age.
+/// The evidence that a follower's stream lacks entries that the leader has appended, and the age of that evidence.
 ///
 /// # States of a follower's stream
 /// *flowing* → *starved* (there is evidence that an entry is missing) → flowing, when any entry is processed or a state
@@ -18,8 +18,9 @@
 /// # Invariants
 /// - *A request that its answer does not satisfy becomes a request for the state.* The leader answers `Behind` with a
 ///   state that contains every entry of its stream so far (`install_at`), and the stream continues after that. The
-///   state is ahead of what is processed here, because some appended entry is not processed. So it is installed, and
-///   the counter rises. A follower therefore stalls only as long as its leader does, or the connection is down.
+///   state is ahead of what is processed here, because some appended entry is not processed. So the follower installs
+///   the state, and its counter rises. A follower therefore stalls only as long as its leader does, or the connection
+///   is down.
 /// - Starvation causes no delivery: the state comes from the leader of the installed ballot, like any other that it
 ///   sends, and is processed by `on_install`.
 /// - A follower that already waits for a state is not starved: `go_on_installing` repeats the requests for what that
@@ -75,8 +76,8 @@ mod tests {
         starvation.note(3);
         assert!(starvation.tick(3, true, 2), "the same evidence is not younger");
         starvation.note(3);
-        assert!(!starvation.tick(4, true, 1) && !starvation.tick(3, true, 1), "an entry came");
+        assert!(!starvation.tick(4, true, 1) && !starvation.tick(3, true, 1), "an entry was processed");
         starvation.note(3);
-        assert!(!starvation.tick(3, false, 1), "it does not follow");
+        assert!(!starvation.tick(3, false, 1), "a member that does not follow is not starved");
     }
 }

@@ -1,24 +1,24 @@
 //! The takeover of a client id by another process. It needs a majority of each group that the process multicasts to,
 //! and of no other group.
 //!
-//! A client's messages have dense slots at each group. A new process must know the first slot that no process before it
+//! A client's messages have dense slots at each group. A new process must know the first slot that no earlier process
 //! uses. But an earlier process's messages may be anywhere: at members that do not answer, in rings, at other groups.
-//! So each group decides alone, in its own order, where the new process begins. Messages of earlier processes from
-//! there on are *void*, even if they are found later. Another group that holds such a message is sent
-//! [`Refused`](PeerMessage::Refused), and makes it a no-op.
+//! So each group decides alone, in its own order, where the new process begins. Messages of earlier processes in that
+//! slot and all later ones are *void*, even if they are found later. If another group holds a void message, this group
+//! sends [`Refused`](PeerMessage::Refused) to it, and the other group makes the message a no-op.
 //!
 //! # States of a process at a group
-//! *asking* (a member forwards the request in the process's hello: `Open`) → *closing* (the leader has its group refuse
-//! messages of earlier processes: `Close`; each member answers with what it holds: `Closed`) → *proposed* (the leader
-//! appended a [`Succession`]: generation, first slot) → *settled* (a majority has processed that). Only then is the
-//! first slot reported to the process, and the process begins.
+//! *asking* (a member forwards the request in the process's hello: `Open`) → *closing* (the leader asks the members to
+//! refuse messages of earlier processes: `Close`; each member answers with the messages that it holds: `Closed`) →
+//! *proposed* (the leader appended a [`Succession`]: generation, first slot) → *settled* (a majority has processed
+//! that). Only then is the first slot reported to the process, and the process begins.
 //!
 //! Each client id has a home group ([`Topology::home`](crate::Topology::home)). There the process asks without a
 //! generation, and is assigned the next one: the order of the home group numbers the processes. The request names the
 //! smallest generation that the process may have, as members reported it. The process is numbered only if that is above
 //! the latest generation. So only one of several processes that ask for one number gets it. A request that a member
-//! forwards late, for a process that ended long ago, supersedes no process. A life gets the same number however often
-//! it asks. At all other groups the process asks with that generation.
+//! forwards late, for a process that ended long ago, supersedes no process. A process with one life gets the same
+//! number however often it asks. At all other groups the process asks with that generation.
 //!
 //! # Invariants
 //! 1. *A member that answered `Closed` for generation G accepts no body of a smaller generation from a client's ring,
@@ -26,12 +26,12 @@
 //!    installed, and only at the leader of that ballot. So closings are in no promise and no state: if the ballot ends
 //!    first, the next leader asks again.
 //! 2. *The first slot is after everything that any member of a majority held without a gap when it answered.* The
-//!    leader itself holds all of that by then. An answer whose bodies do not arrive is dropped, and its sender is asked
-//!    again.
+//!    leader itself holds all of these messages before it appends the succession. An answer whose bodies do not arrive
+//!    is dropped, and its sender is asked again.
 //! 3. *A succession counts when it is settled*, like a no-op. Then every later leader's state has it, and no message of
 //!    an earlier process is assigned to the slots from the first one on. Until then a later leader may lack it, and may
 //!    assign messages that would be void. So neither another group nor the process is notified before.
-//! 4. *No two messages have one id.* A generation is reported to one life. It is above all generations whose
+//! 4. *No two messages have the same id.* A generation is reported to one life. It is above all generations whose
 //!    successions the home group has. Generations that were reported are settled, so no later leader lacks one. A home
 //!    group that has lost its memory numbers from the beginning. A group that remembers a larger generation, or another
 //!    process with the same one, reports that, and the process asks its home group for a generation above it.
@@ -109,13 +109,13 @@ impl Replica {
     /// Returns whether the process that took over a client id may begin.
     #[must_use]
     pub fn has_opened(&self, last: &Succession) -> bool {
-        // If its generation was only closed, because another group asked, the process has to open itself: see
-        // `settling.rs`.
+        // If its generation was only closed, because another group asked for that, the process must still open the
+        // group itself: see `settling.rs`.
         last.settled && last.life != 0
     }
 
-    /// Returns whether this group retains so many successions of a client, for other groups that do not answer, that no
-    /// process can follow.
+    /// Returns whether this group retains the maximum number of successions of a client, because other groups have not
+    /// answered yet. No further process can take over the client id until then.
     #[must_use]
     pub fn is_crowded(&self, client: ClientId) -> bool {
         self.window(client).is_some_and(|window| window.heirs.is_full())
@@ -155,8 +155,8 @@ impl<E: Effects> Successions<'_, E> {
         let is_last = |generation| last.is_some_and(|last| (last.generation, last.life) == (generation, asked.life));
         let home = id.topology().home(asked.client) == id.group;
         let generation = match asked.told.checked_sub(1) {
-            // The request must name a generation above the latest one. A late request may come from a process that has
-            // a successor already.
+            // The request must name a generation above the latest one. A late request may come from a process that was
+            // already succeeded by another.
             None if home && last.is_none_or(|last| last.life != asked.life && asked.above > last.generation) => {
                 next.max(asked.above)
             }
@@ -168,7 +168,7 @@ impl<E: Effects> Successions<'_, E> {
         self.close(generation, asked);
     }
 
-    /// Has the group accept no more messages of processes with smaller generations.
+    /// Asks the group to accept no more messages of processes with smaller generations.
     fn close(&mut self, generation: u64, asked: Opening) {
         let bit = self.agreement.id.bit;
         let window = self.agreement.messages.window_mut(asked.client);
@@ -203,7 +203,8 @@ impl<E: Effects> Successions<'_, E> {
         }
     }
 
-    /// Handles a member's answer that it accepts nothing more, with the messages that it holds.
+    /// Handles a member's answer that it accepts no more messages of earlier processes. The answer lists the messages
+    /// that the member holds.
     pub(super) fn on_closed(&mut self, from: ProcessId, closed: &Closed) {
         let (about, bit) = (closed.about, self.agreement.id.bit_of(from));
         let any = mutant!(self.agreement.id.mutant(), ClosedOfOldBallot);
@@ -227,8 +228,8 @@ impl<E: Effects> Successions<'_, E> {
         }
     }
 
-    /// Appends the succession if a majority has closed, and this leader holds what that majority held. Returns whether
-    /// it did.
+    /// Appends the succession if a majority has answered `Closed` and this leader holds all messages that those members
+    /// listed without a gap. Returns whether it appended the succession.
     fn succeed_if_closed(&mut self, client: ClientId) -> bool {
         let id = &self.agreement.id;
         let window = self.agreement.messages.window(client);
@@ -342,8 +343,8 @@ impl<E: Effects> Successions<'_, E> {
         if self.succeed_if_closed(client) || !due {
             return;
         }
-        // A member that does not send what it holds may have stopped, so its answer is dropped. Others count in its
-        // place.
+        // A member that does not send the messages that it listed may have stopped. Its answer is dropped, so that
+        // other members' answers form the majority.
         let window = self.agreement.messages.window_mut(client);
         window.closing.age = 0;
         let first = window.end_of_prefix();
@@ -395,7 +396,7 @@ impl<E: Effects> Successions<'_, E> {
         }
     }
 
-    /// Handles the report that another group has settled those messages.
+    /// Handles the report that another group has settled all messages of a client id's earlier processes.
     pub(super) fn on_retired(&mut self, group: GroupId, done: Left) {
         let ballots = &mut self.agreement.ballots;
         if !ballots.is_known(group, done.ballot) {

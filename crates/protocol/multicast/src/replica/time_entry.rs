@@ -1,10 +1,10 @@
 //! Time entries: messages of a group to itself, without a body. They advance the time of its order when no client does.
-//! The statements about their names also hold for version entries (`version_entry.rs`).
+//! The statements about their sequences also apply to version entries (`version_entry.rs`).
 //!
-//! A group's time is that of its last delivery, so it does not advance in an idle group. Actions at a given time, such
-//! as the end of a session, would wait there for a client's next message. So a group has one more client id, which no
-//! process uses ([`Topology::time_client`](crate::Topology::time_client)), and its messages are time entries. The
-//! leader orders one when its shell asks for it: [`Replica::order_time`].
+//! A group's time is that of its last delivery, so it does not advance in an idle group. In an idle group, actions at a
+//! given time, such as the end of a session, would wait for a client's next message. So a group has one more client id,
+//! which no process uses ([`Topology::time_client`](crate::Topology::time_client)), and its messages are time entries.
+//! The leader orders one when its shell asks for it: [`Replica::order_time`].
 //!
 //! # Why time entries are messages
 //! All properties of messages hold for time entries: they have a timestamp of the group, a position in its order and a
@@ -20,9 +20,9 @@
 //! promise lists one, no member requests its body, and no member waits for it.
 //!
 //! # Invariants
-//! - *A leader has at most one undelivered time entry.* A request for another one is refused meanwhile: the one in
-//!   progress may be late enough. So time entries take no more of the stream than one client that waits for each of its
-//!   messages.
+//! - *A leader has at most one undelivered time entry.* A request for another one is refused meanwhile, because the
+//!   entry in progress may be late enough. So time entries take no more of the stream than one client that waits for
+//!   each of its messages.
 //! - *The time of a time entry is later than the requested one*, like that of a message with a `not_before`: the leader
 //!   raises its clock first, within the bound of clocks.
 //! - *No time entry is a no-op.* No process that could die multicasts them, no other group can refuse one, and an
@@ -32,9 +32,9 @@
 //! - *Time entries are not counted against clients.* They wait for no share, and make no client wait for its share.
 //!
 //! A slot is reused after a window of later time entries, whether all members have delivered its entry or not: no
-//! member sends credits for them. A member that follows the stream processes each entry in its turn. A member that is
-//! sent a state and has missed more than a window gets the application's state with it, as if it had missed a window of
-//! a client's messages.
+//! member sends credits for them. A member that follows the stream processes each entry in its turn. A member that has
+//! missed more than a window of entries receives the application's state with the leader's state, as if it had missed a
+//! window of a client's messages.
 
 use super::leader::Leader;
 use super::{Effects, Rejected, Replica};
@@ -56,7 +56,7 @@ fn names(sequence: u64, slot: u64) -> bool {
 /// Checks that an item names the entry of its slot.
 ///
 /// # Errors
-/// [`Rejected::OtherMessage`] if it does not.
+/// Returns [`Rejected::OtherMessage`] if it does not.
 pub(super) fn check(head: &Head, slot: u64) -> Result<(), Rejected> {
     if head.groups == 1 && names(head.sequence, slot) {
         return Ok(());
@@ -77,7 +77,8 @@ pub(crate) fn is_possible(state: &ClientState, group: GroupId) -> bool {
 }
 
 impl<E: Effects> Leader<'_, E> {
-    /// Assigns the next entry of one of the group's own client ids. Returns `None` if a window of them is in progress.
+    /// Assigns the next entry of one of the group's own client ids. Returns `None` if a whole window of such entries is
+    /// in progress.
     pub(super) fn order_own_entry(&mut self, client: ClientId, not_before: u64) -> Option<MessageId> {
         let (group, incarnation) = (self.agreement.id.group, self.agreement.ballots.installed.incarnation());
         let most = u64::from(self.agreement.id.config.window);
@@ -106,8 +107,8 @@ impl Replica {
     /// Returns `None` if this member does not lead, if the last entry is not delivered here yet, if `not_before` is
     /// farther ahead of the physical time than the bound of clocks, or if this group orders none
     /// ([`time_entries`](super::ReplicaConfig::time_entries)). Ask again later if the entry is still needed. A deposed
-    /// leader may leave an entry undecided. If its successor does not know the entry, it is lost, and the successor has
-    /// to be asked.
+    /// leader may leave an entry undecided. If its successor does not know the entry, the entry is lost, and must be
+    /// requested from the successor.
     pub fn order_time<E: Effects>(&mut self, not_before: u64, effects: &mut E) -> Option<MessageId> {
         let leads = self.is_leader() && !self.is_superseded();
         let agreement = &mut self.agreement;

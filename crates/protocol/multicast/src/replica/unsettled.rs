@@ -1,4 +1,5 @@
-//! A report, for operators, of what is unsettled since another group's history began anew. See `settling.rs`.
+//! A report, for operators, of messages and words that are unsettled since another group's history began anew. See
+//! `settling.rs`.
 
 use super::agreement::Agreement;
 use super::slot::Slot;
@@ -13,12 +14,12 @@ pub struct Settling {
     pub messages: u64,
     /// Groups of which a majority has not acknowledged one of these messages with this member's vector.
     pub awaited: Vec<GroupId>,
-    /// One of these messages for which a majority of such a group acknowledged another vector. It is decided nowhere.
+    /// One of these messages for which a majority of such a group acknowledged another vector. No group decides it.
     pub disagreed: Option<MessageId>,
 }
 
 impl Agreement {
-    /// Returns what is unsettled since a group's history ended, or `None` if all is settled.
+    /// Returns a report of the unsettled conditions since a group's history ended, or `None` if there are none.
     pub(super) fn settling(&self, group: GroupId) -> Option<Settling> {
         let word = self.ballots.word(group);
         let without_force = !word.origin.is_none() && !word.in_force;

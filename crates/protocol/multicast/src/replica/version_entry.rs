@@ -19,9 +19,9 @@
 //!
 //! # Invariants
 //! - *The version never falls.* No entry lowers it, and an entry is never revoked: it is a message.
-//! - *The version never exceeds the goal of a leader.* A goal may have been reported for a program that was replaced
-//!   since by an older one. The process with the older program sees a version above its own, in the state that it
-//!   adopts or in an entry, and must end.
+//! - *The version never exceeds the goal of a leader.* A goal may have been reported before a program was replaced by
+//!   an older one. The process with the older program then finds a version above its own, in the state that it adopts
+//!   or in an entry, and must end.
 //! - *At most a window of version entries is in progress.* A goal that is farther away is reached in several turns.
 
 use super::leader::Leader;
@@ -40,9 +40,9 @@ impl<E: Effects> Leader<'_, E> {
 }
 
 impl Replica {
-    /// Sets the smallest version of the application that all members of this group have, as far as this member knows; 0
-    /// if it does not know. The leader raises the group's version to it by version entries, at once or when it begins
-    /// to lead. Returns whether it ordered any now.
+    /// Sets the version goal: the smallest version among the programs of this group's members, as far as this member
+    /// knows; 0 if it does not know. The leader raises the group's version to the goal by version entries, at once or
+    /// when it begins to lead. Returns whether it ordered any now.
     ///
     /// A goal below the group's version has no effect, nor has any goal in a group that orders no entries
     /// ([`time_entries`](super::ReplicaConfig::time_entries)). Report it again from time to time: at most a window of

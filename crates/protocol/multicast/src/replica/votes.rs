@@ -41,7 +41,8 @@ pub(super) struct Vote<'a> {
     pub(super) times: Times<'a>,
 }
 
-/// The number of members of a group that acknowledged a vector, and the largest number that acknowledged another one.
+/// The number of members of a group that acknowledged a vector (`same`), and the largest number that acknowledged one
+/// other vector (`other`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Counted {
     pub(super) same: u32,
@@ -96,8 +97,8 @@ impl Votes {
 
     /// Returns the vector that a majority of every destination group acknowledged, each in one ballot of its group.
     ///
-    /// `own` is the position of this member's group. Its acknowledgements in a ballot above `installed` do not count
-    /// yet, because that ballot may have placed another message before this one.
+    /// `own` is the position of this member's group. Acknowledgements of that group in a ballot above `installed` do
+    /// not count yet, because that ballot may order another message before this one.
     pub(super) fn quorum(
         &self,
         destinations: &[Destination],
@@ -134,7 +135,7 @@ impl Votes {
     }
 
     /// Returns whether a majority of every destination group acknowledged this vector, each in one ballot of its group.
-    /// Groups whose position is `exempt` need none.
+    /// Groups whose position is `exempt` need no acknowledgements.
     ///
     /// `own` and `installed` have the same meaning as in [`quorum`](Votes::quorum).
     #[cold]

@@ -15,8 +15,8 @@ use crate::{ClientId, GroupId, GroupSet, Mutant, Timestamp, ids};
 
 /// A client's slots at this group.
 ///
-/// The client reuses a slot, one window later, only when every member that it counts has delivered the message there.
-/// Until then the message is retained for members that have not.
+/// The client reuses the entry of a slot, one window later, only when every member that counts for its flow control has
+/// delivered the slot's message. Until then the message is retained for members that have not delivered it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Window {
     slots: SlotTable<Slot>,
@@ -39,7 +39,7 @@ pub(super) struct Window {
     undecided: Vec<(GroupSet, u32)>,
     /// See [`ClientState::closed`].
     pub(super) closed: u64,
-    /// This member accepts no messages of processes with generations below this one.
+    /// Generation below which this member accepts no messages of the client's processes.
     pub(super) over_below: u64,
     /// The successions of the client id.
     pub(super) heirs: Heirs,
@@ -115,7 +115,7 @@ impl Window {
         self.holds(slot) && (slot < self.delivered || self.slot(slot).sequence == sequence)
     }
 
-    /// Returns whether the slot's entry belongs to it, and not to the slot one window before.
+    /// Returns whether the entry at the slot's index belongs to this slot, and not to the slot one window earlier.
     #[inline]
     pub(super) fn is_here(&self, slot: u64) -> bool {
         slot >= self.base && self.slots.reaches(slot - self.base)
@@ -136,8 +136,7 @@ impl Window {
         (slot < self.delivered && same(self.slot(slot))).then_some(slot)
     }
 
-    /// Returns the slot that an entry about a no-op is about, unless it is freed already. The slot may be beyond the
-    /// window.
+    /// Returns the slot that a no-op entry names, unless the slot is freed already. The slot may be beyond the window.
     pub(super) fn resolve_no_op(&self, head: &Head) -> Option<u64> {
         let slot = head.slot.from(self.base);
         (slot - self.base < ShortSlot::SPAN / 2).then_some(slot)
@@ -155,16 +154,16 @@ impl Window {
         slot >= self.delivered + self.slots.window()
     }
 
-    /// Returns whether the process that multicast a message has ended here.
+    /// Returns whether this member regards the process that multicast a message as ended.
     pub(super) fn is_over(&self, sequence: u64) -> bool {
         ids::generation(sequence) < self.over_below
     }
 
-    /// Returns the generation of the process that left a gap at `slot`. `behind` is the next slot of which something is
-    /// known.
+    /// Returns the generation of the process that left a gap at `slot`. `behind` is the next slot after the gap whose
+    /// message is held.
     ///
-    /// The generation is that of the message named in the gap. Otherwise it follows from the process that begins after
-    /// the gap, and otherwise from the message after it.
+    /// If an item has named the gap's message, the generation is that of the message. Otherwise it follows from the
+    /// succession that begins after the gap, or else from the message after the gap.
     pub(super) fn left_by(&self, slot: u64, behind: u64) -> u64 {
         let here = self.slot_or_none(slot).map_or(0, |known| known.sequence);
         if here != 0 && !ids::is_nameless(here) {
@@ -263,7 +262,8 @@ impl Window {
         Ok(())
     }
 
-    /// Reuses the entry of a delivered slot, one window before, for this one. Call it after [`check`](Window::check).
+    /// Makes an entry available for this slot, by freeing slots that are a window earlier and delivered. Call it after
+    /// [`check`](Window::check).
     #[inline]
     pub(super) fn make_room(&mut self, slot: u64) {
         while slot >= self.base + self.slots.window() {
@@ -324,8 +324,8 @@ impl Window {
         }
     }
 
-    /// Records that a message is decided at a vector with this maximum. `assigner` is `true` at the process that
-    /// assigns messages and counts the undecided ones.
+    /// Records that a message is decided at a vector whose maximum is `latest`. `assigner` is `true` at the process
+    /// that assigns messages and counts the undecided ones.
     #[inline]
     pub(super) fn decide(&mut self, slot: u64, latest: Timestamp, assigner: bool) {
         let message = self.slot_mut(slot);
@@ -336,7 +336,7 @@ impl Window {
         }
     }
 
-    /// Makes a slot a no-op. If the no-op is not lost with its ballot, neither the message in the slot nor any later
+    /// Makes a slot a no-op. Unless the no-op is lost with its ballot, neither the message in the slot nor any later
     /// message of the same client process will be delivered.
     pub(super) fn fill(&mut self, slot: u64, sequence: u64, assigner: bool) {
         self.closed = self.closed.max(ids::generation(sequence) + 1);
@@ -400,7 +400,8 @@ impl Window {
         self.follow(heir)
     }
 
-    /// Records a succession that the leader has ordered. Returns the same as [`succeed`](Window::succeed).
+    /// Records a succession that the leader has ordered. Returns the slots and sequences of held messages that are void
+    /// now.
     pub(super) fn follow(&mut self, heir: Succession) -> Vec<(u64, u64)> {
         self.over_below = self.over_below.max(heir.generation);
         self.gap = Gap::default();
@@ -462,16 +463,16 @@ impl Window {
         ClientState { delivered, from, freed, closed, good, successions, entries, held }
     }
 
-    /// Returns whether a slot that this state does not retain is undelivered here.
+    /// Returns whether an undelivered slot of this window is before the slots that the state retains.
     ///
-    /// If there is none, every message that the state's process holds has a slot here, because it is within a window of
-    /// the retained ones.
+    /// Otherwise this window has a slot for every message that the state's process holds, because all of these are
+    /// within one window of the state's retained slots.
     pub(super) fn is_behind(&self, state: &ClientState) -> bool {
         state.from > self.delivered
     }
 
-    /// Returns the sequences of messages that the state's process holds unassigned, and that are missing and acceptable
-    /// here.
+    /// Returns the sequences of unassigned messages that the state's process holds, that this member lacks, and that it
+    /// would accept.
     pub(super) fn lacks_held<'a>(
         &'a self,
         client: ClientId,
@@ -493,8 +494,8 @@ impl Window {
             .map(|(_, entry)| entry.sequence)
     }
 
-    /// Marks all messages that the state's process has delivered as delivered here. The application's state came with
-    /// it.
+    /// Marks all messages that the state's process has delivered as delivered here. The application has adopted that
+    /// process's state.
     pub(super) fn jump(&mut self, state: &ClientState, group: GroupId) {
         if state.delivered > self.delivered {
             self.jump_to(state, group);
@@ -508,7 +509,7 @@ impl Window {
         }
     }
 
-    /// Advances past the slots that are delivered or settled no-ops in a state that has more of them.
+    /// Advances to the first slot that is neither delivered nor a settled no-op in a state that is further advanced.
     fn jump_to(&mut self, state: &ClientState, group: GroupId) {
         let capacity = self.slots.window();
         if state.from > self.base + capacity {
@@ -535,11 +536,12 @@ impl Window {
         self.done = self.done.max(before.last().map_or(state.freed, |last| last.sequence));
     }
 
-    /// Forgets assignments here, from the first slot on that a later process of the client uses according to a state of
-    /// a later ballot. The body of that process could not be stored in an assigned slot.
+    /// Forgets assignments whose slots a later process of the client uses according to `state`, which is of a later
+    /// ballot. It forgets the first such assignment and all after it. An assigned slot could not store the later
+    /// process's body.
     ///
-    /// The forgotten assignments cannot count any more, see `succession.rs`. Returns the slots and sequences of those
-    /// whose bodies were held.
+    /// The forgotten assignments cannot count any more, see `succession.rs`. Returns the slots and sequences of
+    /// forgotten messages whose bodies were held.
     pub(super) fn give_way(&mut self, state: &ClientState) -> Vec<(u64, u64)> {
         let assigned = (state.from..).zip(&state.entries).filter(|(_, entry)| !entry.no_op);
         let used = assigned.map(|(slot, entry)| (slot, entry.sequence)).chain(state.held.iter().copied());
@@ -550,8 +552,8 @@ impl Window {
         self.forget(first..assigned)
     }
 
-    /// Marks exactly the assigned entries of this window as held. The window contains the group's own entries, which
-    /// have no bodies.
+    /// Marks the assigned entries of this window as held, and no others. The window contains the group's own entries,
+    /// which have no bodies.
     pub(super) fn hold_assigned(&mut self, mutant: Mutant) {
         for slot in self.open() {
             if !self.is_here(slot) {
@@ -564,8 +566,8 @@ impl Window {
         }
     }
 
-    /// Replaces the assignments by those of a state, of which every body is held and no earlier slot is missing. With
-    /// `leads`, the timestamps of other groups' leaders are kept.
+    /// Replaces the assignments by those of a state. All bodies that the state needs must be held, and this window must
+    /// not be [behind](Window::is_behind) the state. With `leads`, the timestamps of other groups' leaders are kept.
     pub(super) fn adopt(&mut self, state: &ClientState, group: GroupId, leads: bool) {
         for slot in self.open() {
             if self.is_here(slot) {
@@ -603,8 +605,8 @@ impl Slot {
         self.delivered || self.no_op && self.settled
     }
 
-    /// Returns the slot as it is sent to other members. With `passed`, the state already shows that no slot up to this
-    /// one needs further action.
+    /// Returns the slot as it is sent to other members. `passed` is `true` if the slot is below the state's
+    /// `delivered`, which then implies the delivery.
     fn entry(&self, passed: bool) -> AssignedSlot {
         let complete = self.vector && self.times().complete();
         AssignedSlot {

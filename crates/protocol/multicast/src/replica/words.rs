@@ -1,4 +1,4 @@
-//! The word of another group: the entry of the stream that says where that group's history began.
+//! The *word* of another group: a stream entry that names the incarnation in which that group's history began.
 //!
 //! A history *begins anew* when a group is founded or reset: the incarnation in which it does so is its *origin*. An
 //! incarnation into which a leader moved with its own state (`Recovery::move_above`) has the origin of the previous
@@ -52,8 +52,8 @@ impl<E: Effects> Words<'_, E> {
         in_force
     }
 
-    /// Processes the known word of a group, if it differs from the processed one. Returns whether this brought it into
-    /// force, or `None` if there is no other word.
+    /// Processes the known word of a group, if it differs from the last processed one. Returns whether this brought the
+    /// word into force, or `None` if the word is unchanged.
     pub(super) fn begin(&mut self, group: GroupId) -> Option<bool> {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let (word, bit) = (ballots.told_word(group)?, id.bit);
@@ -65,7 +65,7 @@ impl<E: Effects> Words<'_, E> {
         let Agreement { ballots, counter, .. } = &mut *self.agreement;
         let (ballot, Word { incarnation, origin, in_force }) = (ballots.known(group), ballots.word(group));
         if ballot.incarnation() != incarnation.number {
-            // A larger incarnation is known, whose origin is not.
+            // A larger incarnation is known, but its origin is not known.
             return;
         }
         *counter += 1;
