@@ -158,7 +158,7 @@ impl<'a> Times<'a> {
     /// Returns the time of the group at `position`.
     ///
     /// # Panics
-    /// If there is no such position.
+    /// Panics if there is no such position.
     #[inline]
     #[must_use]
     pub fn time(self, position: usize) -> u64 {

@@ -114,7 +114,7 @@ impl<'a> Header<'a> {
     /// Writes a header to the beginning of `out`.
     ///
     /// # Panics
-    /// If `out` is shorter than the header, or there are more than 255 destinations.
+    /// Panics if `out` is shorter than the header, or there are more than 255 destinations.
     #[inline]
     pub fn encode(sequence: u64, payload_bytes: usize, notify: bool, to: &[Destination], out: &mut [u64]) {
         assert!(to.len() <= MAX_DESTINATIONS, "{} destination groups", to.len());
@@ -131,7 +131,7 @@ impl<'a> Header<'a> {
     /// Marks an encoded header: members notify the client as soon as they have read the message.
     ///
     /// # Panics
-    /// If `out` is shorter than a header.
+    /// Panics if `out` is shorter than a header.
     pub fn ask_sync(out: &mut [u64]) {
         out[1] |= SYNC;
     }
@@ -139,7 +139,7 @@ impl<'a> Header<'a> {
     /// Marks an encoded header: the payload begins with a session's envelope.
     ///
     /// # Panics
-    /// If `out` is shorter than a header.
+    /// Panics if `out` is shorter than a header.
     pub fn mark_enveloped(out: &mut [u64]) {
         out[1] |= ENVELOPE;
     }
@@ -147,7 +147,7 @@ impl<'a> Header<'a> {
     /// Marks an encoded header: the first word of the payload is the time that the message must follow.
     ///
     /// # Panics
-    /// If `out` is shorter than a header.
+    /// Panics if `out` is shorter than a header.
     pub fn mark_not_before(out: &mut [u64]) {
         out[1] |= NOT_BEFORE;
     }

@@ -11,18 +11,20 @@ use crate::{Ballot, DestinationGroups, Incarnation, MessageId, Timestamp};
 pub struct Delivered<'a> {
     /// Id of the message.
     pub id: MessageId,
-    /// Position in the global order. If the clocks of most members are right, `timestamp.time` is in nanoseconds since
-    /// 1970, within the clock bound of the moment at which the message was ordered (see
-    /// [`PhysicalClock`](crate::PhysicalClock)). Without wall clocks it is a count. It is the same in all destination
-    /// groups and at every member, never changes, and does not decrease from one delivery to the next. Two messages may
-    /// have the same time; their groups then differ.
+    /// Position in the global order. The timestamp is the same in all destination groups and at every member, never
+    /// changes, and increases from one delivery to the next. Two messages may have the same time; their groups then
+    /// differ.
+    ///
+    /// If the clocks of most members are right, `timestamp.time` is in nanoseconds since 1970, within the clock bound
+    /// of the moment at which the message was ordered (see [`PhysicalClock`](crate::PhysicalClock)). Without wall
+    /// clocks, the time is a count.
     pub timestamp: Timestamp,
     /// Number of this delivery at this process, from 1.
     pub number: u64,
-    /// This group's ballot. The message was decided under it, or earlier.
+    /// This group's ballot in which the message was decided, or in which it was already known to be decided.
     pub ballot: Ballot,
-    /// The incarnation in which the history of this group began that contains the message: the group was last founded
-    /// or reset there. It is the same at every member of the group.
+    /// The incarnation in which the history of the delivery began: the last one that was founded or reset before the
+    /// delivery. It is the same at every member of the group.
     pub origin: Incarnation,
     /// The destination groups, including this one.
     pub groups: DestinationGroups<'a>,
@@ -60,8 +62,8 @@ pub trait Application {
     /// Delivers a message, in the global order.
     fn deliver(&mut self, message: &Delivered<'_>);
 
-    /// Returns whether the application accepts one more message, of any length. While it does not, nothing is
-    /// delivered: decided messages wait in their order, and everything else proceeds. Clients are slowed down, because
+    /// Returns whether the application accepts one more message, of any length. While it does not, no message is
+    /// delivered: decided messages wait in their order, and all other work proceeds. Clients are slowed down, because
     /// their slots are not freed. The member asks again in each step. An application that restores a state on another
     /// thread has no room until it has finished; only then the donor gets an acknowledgement.
     #[inline]
@@ -91,7 +93,7 @@ pub trait Application {
     /// With `number` 0, `state` is empty: the application must return to the state with which a group begins.
     ///
     /// # Errors
-    /// [`RestoreError`] if the bytes are no valid state. The member stops.
+    /// Returns [`RestoreError`] if the bytes are not a valid state. The member then stops.
     fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
         self.restore(number, &state.read_to_end());
         Ok(())
@@ -102,7 +104,7 @@ pub trait Application {
 #[derive(Debug)]
 pub struct Stateless<D>(D);
 
-/// Creates an application that only delivers.
+/// Creates an application without state that passes each delivery to `deliver`.
 pub fn stateless<D: FnMut(&Delivered<'_>)>(deliver: D) -> Stateless<D> {
     Stateless(deliver)
 }

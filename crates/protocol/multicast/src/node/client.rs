@@ -68,7 +68,7 @@ pub struct Client<F: Fabric> {
     record: Vec<u64>,
     destinations: Vec<Destination>,
     in_flight: InFlight,
-    /// Messages that are to be synced, and that no majority of some group is known to hold.
+    /// Messages that are to be synced, and that are not yet known to be held by a majority of every destination group.
     unsynced: InFlight,
     submitted: u64,
     completions: [Completion; 16],
@@ -79,7 +79,7 @@ pub struct Client<F: Fabric> {
     gate: PollGate,
     /// The fan-out set, if the network makes copies.
     fanout: Option<FanoutSender>,
-    /// Links that are up, whose targets start when no write of the fan-out set can land there any more.
+    /// Links that are up but whose targets are not started yet, because writes of the fan-out set may still land there.
     unsettled: Vec<usize>,
     /// `true` if a member reported that another process took over the client id.
     superseded: bool,
@@ -87,7 +87,7 @@ pub struct Client<F: Fabric> {
     histories: Vec<Incarnation>,
     /// Indexed by group: `true` if the group was reset since this process started there.
     reset: Vec<bool>,
-    /// The last hello of a member that knows another history of its group.
+    /// The contradiction in the last hello of a member that knows another history of its group.
     contradiction: Option<Contradiction>,
     expelling: Expelling,
 }
@@ -110,7 +110,7 @@ impl<F: Fabric> Client<F> {
         Self::with_mutant(fabric, topology, client, limits, (salt, life), Mutant::None)
     }
 
-    /// Does the same as [`new`](Self::new), with a mutant.
+    /// Creates a client as [`new`](Self::new) does, with a mutant enabled.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -126,7 +126,7 @@ impl<F: Fabric> Client<F> {
         limits.check()?;
         let me = topology.client_process(client);
         if usize::from(client.0) >= topology.clients() || fabric.me() != me {
-            return Err(NodeError::Role(fabric.me(), "client place of this configuration"));
+            return Err(NodeError::Role(fabric.me(), "client of this configuration"));
         }
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let seals = Seals::new(salt, mutant.fabric());
@@ -232,8 +232,8 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Returns whether all members of these groups count: every later message is written to each of them, and flow
-    /// control waits for each of them. A client may start [earlier](Client::is_connected). A benchmark waits for this
-    /// before it measures.
+    /// control waits for each of them. A client may start [earlier](Client::is_connected), but a benchmark should wait
+    /// until this is true.
     #[must_use]
     pub fn reaches_all(&self, to: &[GroupId]) -> bool {
         let counts = |group: &GroupId| (0..self.topology.size(*group)).all(|member| self.sender.counts(*group, member));
@@ -261,9 +261,10 @@ impl<F: Fabric> Client<F> {
             .any(|group| matches!(self.unopened(group), SubmitError::Crowded { .. }))
     }
 
-    /// Returns whether this member counts for flow control. It had freed all free slots when it connected, and from
-    /// then on a slot becomes free only after this member has freed it. A message counts as delivered earlier: when a
-    /// majority of each destination group has delivered it.
+    /// Returns whether this member counts for flow control. A member counts once it is connected and has freed all
+    /// slots that are already free. While it counts, a slot becomes free only after this member has freed it.
+    /// Deliveries do not depend on this: a message counts as delivered when a majority of each destination group has
+    /// delivered it.
     #[must_use]
     pub fn counts_on(&self, member: ProcessId) -> bool {
         counts(&self.sender, &self.topology, member)
@@ -343,7 +344,7 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Returns whether every member reports that it has delivered all that this client multicast to its group. The
-    /// client itself needs only a majority. False while a member is not connected.
+    /// client itself needs only a majority. Returns `false` while a member is not connected.
     #[must_use]
     pub fn is_delivered_everywhere(&self) -> bool {
         self.topology.group_ids().zip(&self.rings).all(|(group, ring)| {
@@ -431,7 +432,7 @@ impl<F: Fabric> Client<F> {
         true
     }
 
-    /// Stops writing to members that asked not to be waited for, and restarts those that are back.
+    /// Stops writing to members that asked not to be waited for, and restarts members that have withdrawn that request.
     fn heed_aside(&mut self, group: usize) {
         for member in 0..self.rings[group].targets.len() {
             let target = &self.rings[group].targets[member];
@@ -471,7 +472,7 @@ impl<F: Fabric> Client<F> {
         worked | replies
     }
 
-    /// Writes to members that reconnected what they may lack. Returns whether more is left.
+    /// Writes the records that reconnected members may lack. Returns whether any are left.
     fn catch_up(&mut self) -> bool {
         let Client { fabric, links, rings, record, counts, .. } = self;
         for ring in rings.iter_mut().filter(|ring| ring.is_late()) {

@@ -17,7 +17,7 @@ pub enum Step {
     Timestamp = 2,
     /// Step 3: a leader writes the vector (V2) or each other timestamp (V1) to its followers.
     Vector = 3,
-    /// Step 4: acknowledgements.
+    /// Step 4: a member writes its acknowledgement to the other destination processes.
     Ack = 4,
     /// Flow control and notification of clients; not part of the protocol's counts.
     Credit = 5,
@@ -128,10 +128,10 @@ impl Counts {
 /// One remote operation on behalf of a message, if recording is enabled (M7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteOp {
-    /// The message on whose behalf it was posted.
+    /// The message on whose behalf the operation was posted.
     pub message: MessageId,
     /// The step of the protocol.
     pub step: Step,
-    /// The process whose memory it accesses.
+    /// The process whose memory the operation accesses.
     pub to: ProcessId,
 }

@@ -6,11 +6,11 @@ use crate::{Incarnation, ids};
 /// The information that a peer reports with its credits, besides the position that it freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct CreditReport {
-    /// Slots freed (to clients), or receives consumed (between members).
+    /// Number of slots freed, in a credit to a client. Number of receives consumed, in a credit between members.
     pub(super) freed: u64,
-    /// The status of the client id (to clients).
+    /// The status of the client id, in a credit to a client.
     pub(super) place: Standing,
-    /// The slots that are held or freed (to clients).
+    /// The slots that are held or freed, in a credit to a client.
     pub(super) held: Held,
     /// `true` if the peer asks clients not to wait for it. Sent to clients only.
     pub(super) aside: bool,
@@ -22,14 +22,14 @@ pub(super) const ASIDE: u64 = 1 << 63;
 /// The status of a client id at a group, as a member reports it to the process that uses the id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Standing {
-    /// Generation of the process. If another process followed it, or no process was numbered yet, the smallest
-    /// generation that the next process may have.
+    /// Generation of the process. If a later process has taken over, or no process has a generation yet, this is the
+    /// smallest generation that the next process may have.
     pub(super) generation: u64,
     /// First slot of the process, counted from the first slot that is not freed; 0 if the process has used slots.
     pub(super) first: u64,
     /// `true` if the process may begin, or continue, because the group agreed on its first slot.
     pub(super) opened: bool,
-    /// `true` if the group keeps so many records of earlier processes that none can follow now.
+    /// `true` if the group keeps so many records of earlier processes that no further process can take over now.
     pub(super) crowded: bool,
     /// Mark of the member's incarnation, which identifies the history of the group to which this status belongs.
     pub(super) history: u32,

@@ -34,11 +34,11 @@ pub(super) struct Outputs {
     /// Clients whose credit may be due.
     pub(super) touched: Vec<ClientId>,
     is_touched: Vec<bool>,
-    /// Indexed by client: whether the client waits for a credit.
+    /// Indexed by client: `true` if the client waits for a credit.
     pub(super) notify: Vec<bool>,
     /// Held messages that became no-ops: client, slot, sequence.
     pub(super) dropped: Vec<(ClientId, u64, u64)>,
-    /// Indexed by client: whether the status to report to the client's process may have changed.
+    /// Indexed by client: `true` if the status to report to the client's process may have changed.
     pub(super) place_changed: Vec<bool>,
     /// Peer messages and bodies to send.
     pub(super) letters: Vec<Outgoing>,
@@ -48,7 +48,7 @@ pub(super) struct Outputs {
     pub(super) applied: u64,
     /// Timestamp of the last delivery; the smallest timestamp before the first delivery of this process.
     pub(super) last: Timestamp,
-    /// The last ballot that this member prepared, and the clock with which it began.
+    /// The last ballot that this member prepared, and the clock with which the ballot began.
     pub(super) recovered: (Ballot, u64),
     /// Deliveries made while another member receives the state.
     pub(super) backlog: Option<Backlog>,
@@ -164,7 +164,7 @@ impl Outputs {
         }
     }
 
-    /// Returns the outbox to which an item of a step for this process is added.
+    /// Returns the outbox for a process, after counting an item of this step that is added to it.
     #[inline]
     fn box_of(&mut self, to: ProcessId, step: Step) -> &mut Vec<u64> {
         let outbox = &mut self.boxes[to.index()];
@@ -176,7 +176,7 @@ impl Outputs {
     }
 }
 
-/// Receives the effects of one input.
+/// The receiver of the effects of one input.
 pub(super) struct Out<'a, A> {
     pub(super) outputs: &'a mut Outputs,
     pub(super) stores: &'a [Store],
@@ -188,7 +188,8 @@ pub(super) struct Out<'a, A> {
 pub(super) enum Outgoing {
     /// A peer message of the state machine.
     PeerMessage { to: ProcessId, letter: Box<PeerMessage> },
-    /// A body that is held here. If it no longer is, the receiver is notified unless `spare` is set.
+    /// A body that is held here. If it is no longer held when it is sent, the receiver is notified, unless `spare` is
+    /// set.
     Body { to: ProcessId, client: ClientId, slot: u64, spare: bool },
 }
 
@@ -308,7 +309,7 @@ impl<A: Application> Effects for Out<'_, A> {
     fn restore(&mut self, number: u64) {
         // The application restored the state before the message with it was passed to the state machine.
         let is_there = number <= self.outputs.applied || !matches!(self.outputs.mutant, Mutant::None);
-        debug_assert!(is_there, "a state that is ahead of the application");
+        debug_assert!(is_there, "the state counts deliveries that the application has not made");
     }
 
     fn begin_history(&mut self) {

@@ -52,7 +52,7 @@ impl Expelling {
     }
 }
 
-/// The counting members of one group, in an array: this runs often, and must not allocate.
+/// The counting members of one group. They are in an array, because the selection runs often and must not allocate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidates([Option<Candidate>; Topology::MAX_MEMBERS]);
 
@@ -64,7 +64,8 @@ impl FromIterator<Candidate> for Candidates {
     }
 }
 
-/// Selects the members of one group that are expelled: those that are stalled behind `majority` others.
+/// Selects the members of one group to expel: those that are stalled and have made less progress than each of
+/// `majority` others.
 pub(super) fn expelled(Candidates(mut group): Candidates, majority: usize) -> impl Iterator<Item = usize> {
     // Empty entries come last.
     group.sort_unstable_by_key(|place| Reverse(place.map(|candidate| candidate.progress)));

@@ -2,9 +2,9 @@
 //! client's fan-out set reaches. All other members are written through queue pairs, as without a set.
 //!
 //! # Invariants
-//! - A record goes to a target in one way. Only if the set broke before the write's completion, the same bytes are at
-//!   once written to the same position through a queue pair.
-//! - A position is written for another record, in either way, only after the set's write of the last record there is
+//! - A record is written to a target either through the set or through a queue pair. Only if the set broke before the
+//!   write's completion, the same bytes are at once written to the same position through a queue pair.
+//! - A position is reused for another record, in either way, only after the set's write of the last record there is
 //!   done, or the target is settled ([`FanoutSet::is_settled`]).
 //! - A target whose link broke is restarted only when no write of the set can land there any more.
 

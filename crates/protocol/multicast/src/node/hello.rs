@@ -3,10 +3,10 @@
 //! On every connection of the main queue pair each end first sends a *hello* with its life and the position at which it
 //! resumes writing its ring at the other end. A client sends further ones to restart its ring, and a member sends one
 //! to reject a superseded client. The life determines the seal of everything that this process writes. Records of an
-//! earlier process with the same id therefore fail validation, wherever they lie. A process that lives on resumes at
-//! its own position: at and after it the process has written nothing in that lap, or writes the same bytes again.
-//! Nothing is zeroed. Late writes are waited for only where writes are not ordered and the connection stays
-//! (`outbound.rs`).
+//! earlier process with the same id therefore fail validation, wherever they lie. A process that keeps running resumes
+//! at the position in its hello: at and after that position it has written nothing in that lap, or writes the same
+//! bytes again. So rings are never zeroed. The writer waits for its late writes only if the fabric does not order
+//! writes and the connection stays up (`outbound.rs`).
 //!
 //! | word | content |
 //! |---|---|
@@ -41,7 +41,7 @@ pub(super) const HELLO_WORDS: usize = 16;
 pub(super) const HELLO_BYTES: usize = 8 * HELLO_WORDS;
 
 const MAGIC: u64 = 0x4e45_5453;
-/// No ring reaches this position by counting.
+/// A position that no ring reaches by counting.
 const END_OF_POSITIONS: u64 = 1 << 62;
 
 /// The purpose of a hello.
@@ -58,7 +58,7 @@ pub(super) enum HelloKind {
 /// The point at which a ring resumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Start {
-    /// Ring position. All records before it are given up.
+    /// Ring position. All records before it are dropped.
     pub(super) position: u64,
     /// The writer's number of this start.
     pub(super) generation: u64,
@@ -109,9 +109,9 @@ impl Hello {
         }
     }
 
-    /// Returns whether this client process had begun and its generation has ended, which means below `over`. Two
-    /// processes with one client id may live on a fabric that does not lock client ids, and a partitioned process may
-    /// have been given up. Messages that it left behind may have become no-ops.
+    /// Returns whether this client process has begun and its generation is below `over`, which means that it has ended.
+    /// On a fabric that does not lock client ids, two processes with one client id may run at the same time. A
+    /// partitioned process may have been given up, and its messages may have become no-ops.
     pub(super) fn is_superseded(&self, over: u64) -> bool {
         self.begun && self.generation.is_some_and(|generation| generation < over)
     }
@@ -156,8 +156,8 @@ impl Hello {
     }
 }
 
-/// Returns the hello and the seal of a process that follows the first one with its client id. For tests that write what
-/// no correct process writes.
+/// Returns the hello and the seal of a process that takes over a client id from its first process. Tests use them to
+/// write records that no correct process writes.
 #[doc(hidden)]
 #[must_use]
 pub fn forged_hello(process: ProcessId, life: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {
@@ -181,7 +181,7 @@ mod tests {
         let hello = Hello { begun: true, generation: Some(4), ..Hello::new(HelloKind::Connection, 9, start) };
         assert!(hello.is_superseded(5) && !hello.is_superseded(4) && !hello.is_superseded(0));
         let new = Hello { begun: false, generation: None, ..hello };
-        assert!(!new.is_superseded(5), "it has not begun, and gets a new first slot");
+        assert!(!new.is_superseded(5), "a process that has not begun gets a new first slot");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! # States of ring space
 //! At the reader, a record's space is *written* → *consumed* (the reader advanced past it) → *freed* (its bytes are no
 //! longer needed) → *credited* (the position after it was written to the peer's credit cell). At the writer, the space
-//! is *in use* until the smallest credit of all started targets is after it, or of a majority of them if the ring keeps
-//! its records.
+//! is *in use* until the credits of all started targets have passed it, or those of a majority if the ring keeps its
+//! records.
 //!
 //! | ring | a record is freed | the credit is sent |
 //! |---|---|---|
@@ -22,18 +22,18 @@
 //!
 //! # Invariants
 //! - Every record that the reader advanced past is freed as soon as its bytes are no longer needed, and the freed
-//!   position reaches the writer without any further event. So each operation that frees space of a body ring touches
-//!   the client (`Outputs::touch`): a delivery, a no-op, an installed state, a refused record, a message that was held
-//!   already, and a forwarded body that replaces another one. Records after an undelivered message are freed with its
-//!   delivery.
+//!   position reaches the writer without any further event. So each operation that frees space of a body ring marks the
+//!   client as one whose credit may be due (`Outputs::touch`): a delivery, a no-op, an installed state, a refused
+//!   record, a message that was held already, and a forwarded body that replaces another one. Records after an
+//!   undelivered message are freed with its delivery.
 //! - An uncredited quarter of a ring never blocks the writer. A lap has room for three of the longest records minus one
 //!   cell, so there is room for one in the rest once everything is freed. The tail that a lap skips belongs to the
 //!   record before it, and is freed with it.
 //! - A credit that is lost with its connection is not owed: the next start names the position from which both ends
 //!   count, and a new generation. Credits of an earlier generation count nothing.
-//! - A credit that is due and finds no room in a send queue is sent in a later round. A client stays touched. A control
-//!   or stream ring is checked when its peer writes, and every 64 rounds in any case. A client that owes a credit for
-//!   replies does not skip rounds.
+//! - A credit that is due and finds no room in a send queue is sent in a later round. The mark of a client remains
+//!   until then. A control or stream ring is checked when its peer writes, and every 64 rounds in any case. A client
+//!   that owes a credit for replies does not skip rounds.
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
@@ -122,7 +122,8 @@ impl CreditOut {
         if !(link.is_met() && link.can_post()) {
             return false;
         }
-        // On an unordered fabric, of two credits in flight the older one could land last, and stay.
+        // On a fabric that does not order writes, the older of two credits in flight could land last and overwrite the
+        // newer one.
         let alone = self.last <= link.done();
         self.region.get(fabric, link).is_some() && alone
     }
@@ -164,11 +165,11 @@ impl Inbound {
         self.writer.map(|(life, _)| life)
     }
 
-    /// Restarts the ring where the writer resumes; `seal` is that of its life. Returns whether the reader keeps its
-    /// position in records of the same life. Then a record that it has seen and not advanced past is still the next
-    /// one.
+    /// Restarts the ring where the writer resumes; `seal` is that of the writer's life. Returns whether the reader
+    /// keeps its position in records of the same life. Then a record that it has seen and not advanced past is still
+    /// the next one.
     pub(super) fn restart(&mut self, life: u64, start: Start, seal: Seal) -> bool {
-        // If the writer lives on, records after the start may have been read before the start became known.
+        // If the writer kept running, records after the start may have been read before the start became known.
         let same = self.life() == Some(life);
         let seen = self.reader.position();
         self.reader.restart(start.position, seal);
@@ -235,8 +236,8 @@ mod tests {
         }
     }
 
-    /// The writer counts a credit only if the credit has the generation of the ring's last start. If the reader gave
-    /// no credit for records that it read before it knew that start, a full ring would stay full.
+    /// The writer counts a credit only if the credit has the generation of the ring's last start. If the reader sent no
+    /// credit for records that it read before it knew that start, a full ring would stay full.
     #[test]
     fn records_read_before_their_start_was_known_are_still_credited() {
         let (mut ring, seal) = ring();
@@ -244,7 +245,7 @@ mod tests {
         ring.reader.skip_to(60);
         ring.restart(7, Start { position: 10, generation: 2 }, seal);
         assert_eq!((ring.reader.position(), ring.reader.uncredited(60), ring.generation()), (60, 50, 2));
-        // Records before a start that is ahead are given up, and freed.
+        // Records before a start that is ahead of the reader are skipped, and their space is free.
         ring.restart(7, Start { position: 80, generation: 3 }, seal);
         assert_eq!((ring.reader.position(), ring.reader.uncredited(80)), (80, 0));
         // No record of the new process was read yet.

@@ -126,7 +126,8 @@ pub struct Member<F: Fabric> {
     sets: JoinedSets,
     /// `true` if the caller asked that clients do not wait for this member.
     aside: bool,
-    /// The value that clients were last notified of; it includes a running state transfer.
+    /// The last value that was reported to clients. It is also `true` while this member receives another member's
+    /// state.
     told_aside: bool,
     time: MemberTime,
 }
@@ -231,7 +232,8 @@ impl<F: Fabric> Member<F> {
         Ok(member)
     }
 
-    /// Sets the time between two ticks, at which the member checks what makes no progress; 2 ms by default.
+    /// Sets the time between two ticks; 2 ms by default. At each tick the member repeats requests and messages that
+    /// have had no effect.
     pub fn set_tick(&mut self, tick: Duration) {
         self.recovery.set_tick(tick);
     }
@@ -256,7 +258,7 @@ impl<F: Fabric> Member<F> {
         self.recovery.set_rest_tick(tick);
     }
 
-    /// Puts the member to rest, or ends its rest. Returns the time until the next tick and between later ticks. A
+    /// Puts the member to rest, or ends its rest. Returns the new time between ticks, counted from the last tick. A
     /// member should rest when it had no [work](Member::had_work) for a while: its ticks are then less frequent.
     pub fn rest(&mut self, rests: bool) -> Duration {
         self.recovery.rest(rests)
@@ -341,8 +343,8 @@ impl<F: Fabric> Member<F> {
         self.outputs.is_connected(member)
     }
 
-    /// Publishes these words as a heartbeat that the other members of the group can read. From the first call on, this
-    /// member reads the other members' words at every tick. A process that has published nothing shows zeros.
+    /// Publishes these words as a heartbeat that the other members of the group can read. After the first call, this
+    /// member reads the other members' words at every tick. The words of a process that has published nothing are 0.
     pub fn publish(&mut self, words: &[u64; HeartbeatCell::WORDS]) {
         self.heartbeats.publish(&self.fabric, words);
     }
@@ -359,7 +361,7 @@ impl<F: Fabric> Member<F> {
     /// was anything to do.
     ///
     /// `now` is the time since an arbitrary fixed moment and never decreases. `app` receives the messages in the global
-    /// order. A process that was [superseded](Replica::is_superseded) by another one does nothing any more.
+    /// order. A process that was [superseded](Replica::is_superseded) does nothing.
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let skips = self.gate.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);
@@ -391,9 +393,9 @@ impl<F: Fabric> Member<F> {
         if !self.outputs.dropped.is_empty() {
             self.drop_void();
         }
-        // Peers may be waiting for these writes, so they precede the credits.
+        // Peers may be waiting for these items, so the items precede the credits.
         let left_over = self.send_outboxes();
-        // Sends also small credits if all input was consumed. Then this need not be checked again later.
+        // If all input was consumed, small credits are sent, too, so that no later round has to check for them.
         let done = !worked || self.outputs.touched.is_empty() || self.gate.is_done(&mut self.fabric);
         self.send_credits(done);
         self.fabric.flush();

@@ -57,13 +57,13 @@ pub(super) struct MessageAssembler {
     /// Queued messages; the first is being written.
     out: VecDeque<Vec<u64>>,
     out_bytes: u64,
-    /// Words of the first message that are written.
+    /// Number of words of the first message that are written.
     written: usize,
     number: u32,
     /// Immediates written on this connection.
     pub(super) immediates: u64,
     arriving: Vec<u64>,
-    /// Number and words of the message that is arriving; number 0 if there is none.
+    /// Number of the message that is arriving, and its length in words. The number is 0 if no message is arriving.
     expected: (u32, usize),
 }
 
@@ -145,7 +145,8 @@ impl MessageAssembler {
     /// Processes a piece that arrived. Returns the message when it is complete.
     ///
     /// # Errors
-    /// If the piece is not the next one of a message of at most `most_bytes`. The incomplete message is dropped.
+    /// Returns an error if the piece is not the next one of a message of at most `most_bytes`. The incomplete message
+    /// is dropped.
     pub(super) fn take(&mut self, from: ProcessId, piece: &[u64], most_bytes: u64) -> Result<Option<Received>, ()> {
         let taken = self.take_piece(piece, most_bytes);
         if taken != Ok(true) {

@@ -9,8 +9,8 @@
 //! - If the [limits](Limits::reply_bytes) provide for replies, each client has a reply ring per member, and each member
 //!   has a query ring per client.
 //!
-//! A region has one writer and one purpose. A record that several peers get alike (a body, a stream entry) is sealed
-//! once and written to each of them.
+//! A region has one writer and one purpose. A record that several peers receive with the same bytes (a body, a stream
+//! entry) is sealed once and written to each of them.
 
 mod app;
 mod client;
@@ -91,7 +91,7 @@ pub enum NodeError {
     Limits(#[from] crate::LimitsError),
     /// The fabric's largest transfer is smaller than these limits require.
     #[error(
-        "{what} of {needs} bytes, the fabric takes {has}: lower `message_bytes` (for replies `reply_bytes`), or use another fabric"
+        "{what} of {needs} bytes, the fabric supports {has}: lower `message_bytes` (for replies `reply_bytes`), or use another fabric"
     )]
     Fabric {
         /// Kind of transfer that is too long.

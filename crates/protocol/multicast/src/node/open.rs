@@ -26,9 +26,10 @@ pub(super) struct Body {
     pub(super) greeted: Option<Hello>,
     /// `true` if the ring was empty at the last look.
     pub(super) drained: bool,
-    /// `true` if a process has connected and no credit has reported to it yet that it may begin, or continue.
+    /// `true` if a process has connected and has not yet received a credit with the report that it may begin or
+    /// continue.
     pub(super) settling: bool,
-    /// Generation of the process with this client id, from its hello or as it was assigned.
+    /// Generation of the process with this client id, from its hello or as its home group assigned it.
     pub(super) generation: Option<u64>,
     /// The smallest generation that the process may have.
     pub(super) above: u64,
@@ -54,7 +55,7 @@ pub(super) struct Body {
 /// # States
 /// *read* → *refused*, because its slot is beyond the window. No credit covers it, and the client is asked not to count
 /// this member, so that the client waits for other members only. → *read again*, when this member has delivered enough,
-/// or where the client restarts the ring.
+/// or when the client restarts the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
     pub(super) slot: u64,

@@ -15,8 +15,8 @@
 //! - A credit counts only if it names the generation of the target's last start.
 //! - A report counts only if it belongs to the known history of its group. A member that has not learnt of a newer
 //!   history continues in its old one.
-//! - A target whose peer asked not to be waited for is stopped, and its credits are still read. It is restarted when
-//!   one of them, of the same generation, no longer asks for that.
+//! - A target whose peer asked not to be waited for is stopped, but its credits are still read. The target is restarted
+//!   when a credit of the same generation no longer contains that request.
 
 use std::time::Duration;
 
@@ -189,7 +189,7 @@ impl Outbound {
         self.targets.iter().filter(|target| target.is_started() && target.peer != peer).count()
     }
 
-    /// Stops a target, which no longer counts.
+    /// Stops a target, so that it no longer counts for flow control.
     pub(super) fn stop(&mut self, target: usize) {
         if self.targets[target].stop() {
             self.late = self.is_behind();
@@ -197,7 +197,7 @@ impl Outbound {
         }
     }
 
-    /// Stops a target as `stop` does, until the peer reports that it no longer stands aside.
+    /// Stops a target as `stop` does, until the peer withdraws its request not to be waited for.
     pub(super) fn set_aside(&mut self, target: usize) {
         self.stop(target);
         self.targets[target].progress = PeerProgress::Aside;
@@ -228,7 +228,8 @@ impl Outbound {
         })
     }
 
-    /// Returns whether credits arrived since the last call that ask not to be waited for, or withdraw that.
+    /// Returns whether a credit arrived since the last call in which a peer asks not to be waited for, or withdraws
+    /// that request.
     pub(super) fn take_asides(&mut self) -> bool {
         std::mem::take(&mut self.asides)
     }
@@ -268,7 +269,7 @@ impl Outbound {
 
     /// Seals the payload and writes it to every started target: the fast path, which applies to almost every record.
     /// The record must fit one cache line, and all started targets must be writable now. Returns the number of writes.
-    /// Otherwise does nothing and returns `None`; ask [`ready`](Outbound::ready) then.
+    /// Otherwise does nothing and returns `None`; call [`ready`](Outbound::ready) then.
     #[inline]
     pub(super) fn send_plain<F: Fabric>(
         &mut self,
@@ -336,8 +337,8 @@ impl Outbound {
         })
     }
 
-    /// Returns whether no write of the fan-out set can still land at a position that the next record uses. Ask this in
-    /// addition to [`ready`](Outbound::ready).
+    /// Returns whether no write of the fan-out set can still land at a position that the next record uses. Check this
+    /// in addition to [`ready`](Outbound::ready).
     pub(super) fn is_clear<F: Fabric>(&mut self, completed: &CompletedWrites<'_, F>, bytes: usize) -> bool {
         let last = self.writer.position() + record_cells(bytes) as u64;
         let lap = self.geometry.lap_cells();
@@ -530,8 +531,8 @@ impl Outbound {
         }
     }
 
-    /// Returns the number of cells that a member may have freed of this ring without reporting it. It reports a quarter
-    /// at a time.
+    /// Returns the number of cells that a member may have freed of this ring without reporting it. A member reports a
+    /// quarter of the ring at a time.
     pub(super) fn quiet_cells(&self) -> u64 {
         self.geometry.lap_cells() / 4 + record_cells(self.geometry.max_payload()) as u64
     }
@@ -549,7 +550,7 @@ impl Outbound {
         target.is_started() && target.pace.stands(patience, full)
     }
 
-    /// Returns whether no target gets or waits for what is written.
+    /// Returns whether no target is started, and the owner waits for none.
     pub(super) fn is_deserted(&self) -> bool {
         self.targets.iter().all(|target| !target.is_started() && target.is_left(self.patient))
     }
@@ -558,7 +559,7 @@ impl Outbound {
 /// Copies the concatenation of `parts` to the beginning of `to`.
 ///
 /// # Panics
-/// If the parts are longer than `to`.
+/// Panics if the parts are longer than `to`.
 #[inline]
 pub(super) fn copy_parts(parts: &[&[u8]], mut to: &mut [u8]) {
     for part in parts {

@@ -12,8 +12,8 @@
 //! - *Expelling a peer is the same as losing its connections.* The same code handles both. No vote, permission or
 //!   quorum changes, so expelling cannot affect agreement. A cell that the peer has not freed is written again only on
 //!   a new connection.
-//! - *A writer that was stalled itself expels nobody for that.* Time counts only while it checks its peers, and each
-//!   check adds a bounded amount.
+//! - *A writer that was stalled itself expels no peer because of that.* Time counts only while it checks its peers, and
+//!   each check adds a bounded amount.
 //! - A peer that owes nothing is not checked, so an idle group expels nobody.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The time that a writer waits for a peer that frees nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// The limit while the ring has room.
+    /// Time for which a peer may free nothing while the ring has room.
     lag: Duration,
     /// The time of the last check.
     looked: Option<Duration>,

@@ -103,7 +103,8 @@ impl PeerLinks {
         }
     }
 
-    /// An error means that the link is broken. All receives are posted again when it is reset.
+    /// Posts one receive of a link. An error means that the link is broken; all receives are posted again when the link
+    /// is reset.
     fn post_receive<F: Fabric>(&self, fabric: &mut F, link: usize, receive: u64) {
         let link = &self.links[link];
         let Some(first) = link.receives else { return };
@@ -117,8 +118,8 @@ impl PeerLinks {
         let Completion { opcode, status, bytes, .. } = *completion;
         let (link, number) = self.links.find(completion)?;
         if status != Status::Success {
-            // An error is a suspicion, not a crash. If the queue pair is not in error, it was already reset, and the
-            // completion is older.
+            // A failed completion makes the peer a suspect, but does not prove a crash. If the queue pair is not in
+            // error, it was already reset, and the completion is older.
             let event = self.links.check(fabric, link)?;
             return Some(self.changed(fabric, event));
         }
@@ -162,8 +163,8 @@ impl PeerLinks {
         let inbox = self.inbox;
         self.unsent.retain(|(link, hello)| {
             let link = &mut links[*link];
-            // The previous hello's source may not be read yet; or, without order, that hello could arrive after this
-            // one.
+            // The NIC may not have read the previous hello yet. On a fabric that does not order writes, that hello
+            // could also arrive after this one.
             if !link.can_post() || (awaited || !inline) && link.greeting > link.done() {
                 return true;
             }

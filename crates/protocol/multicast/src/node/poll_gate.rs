@@ -2,8 +2,8 @@
 
 use stentor_fabric::{Fabric, PollHint, ProcessId};
 
-/// Number of rounds after which a round polls all peers regardless of hints. A write that a faulty peer does not
-/// announce is then late, not lost.
+/// Number of rounds after which a round polls all peers regardless of hints. So a write that the hints missed is found
+/// late, but not lost.
 const QUIET_ROUNDS: u32 = 64;
 
 /// Selects what a round of polling looks at, and when it may be skipped.
@@ -75,8 +75,8 @@ impl PollGate {
         self.left = self.left.and(PollHint::from(process));
     }
 
-    /// Prevents the next round from being skipped, because there are items to write. It looks at the same peers as
-    /// otherwise.
+    /// Prevents the next round from being skipped, because there are items to write. The set of peers at which that
+    /// round looks does not change.
     #[inline]
     pub(super) fn resume(&mut self) {
         self.idle = false;

@@ -1,8 +1,8 @@
 //! Records of the caller that peers write to this node, with one ring per peer: members' replies, clients' queries.
 //!
 //! # States of a ring
-//! *quiet* → *due* (its next record seems to be there) → *quiet* again, when there is none. Due rings take turns, with
-//! one record each.
+//! *quiet* → *due* (the ring seems to contain a next record) → *quiet* again, when it contains none. Due rings take
+//! turns, with one record each.
 //!
 //! # Invariants
 //! - Nothing is read on a connection before the peer's hello named the start of the ring there.
@@ -61,7 +61,7 @@ impl RecordsIn {
     pub(super) fn restart(&mut self, at: usize, life: u64, start: Start, seal: Seal) {
         let Some(ring) = self.rings.get_mut(at) else { return };
         ring.restart(life, start, seal);
-        // Records may have arrived before the hello, and their writer is not announced again.
+        // Records may have arrived before the hello, and no later poll hint announces them.
         self.put_due(at);
     }
 

@@ -16,8 +16,9 @@ struct Stored {
     header: usize,
     /// Bytes of the payload.
     bytes: usize,
-    /// Ring positions of the record's start and end.
+    /// Ring position of the record's start.
     start: u64,
+    /// Ring position after the record.
     end: u64,
     /// `true` if the client waits for the delivery.
     notify: bool,
@@ -52,8 +53,9 @@ pub(super) struct Mirrored {
     pub(super) notify: bool,
     /// Index of the first word of the message's header in the mirror.
     pub(super) word: usize,
-    /// Ring positions of the start and the end of the message's record.
+    /// Ring position of the start of the message's record.
     pub(super) start: u64,
+    /// Ring position after the message's record.
     pub(super) end: u64,
 }
 
@@ -87,7 +89,7 @@ impl Store {
         let Mirrored { groups, bytes, notify, word, start, end } = *message;
         let header = Header::words(groups);
         let new = Stored { tag: slot + 1, word, header, bytes, start, end, notify, aside: false, released: false };
-        // Usually the entry belongs to the message of a window ago, which was delivered, and is overwritten.
+        // Usually the entry still belongs to the message one window earlier, which was delivered. It is overwritten.
         let place = self.by_slot.get_mut(slot);
         if place.tag == 0 || place.released && !place.aside {
             *place = new;
@@ -166,10 +168,10 @@ impl Store {
         if stored.aside { &self.aside[at][..words] } else { &self.mirror[stored.word..stored.word + words] }
     }
 
-    /// Returns the header and payload of the message in a slot, if they are still here. A delivered message in the
-    /// mirror is intact until the ring has overwritten it: then the mirror was written beyond a lap from the message's
-    /// start, up to `reach`. A message in the side store may have come from a single member, so other members that lack
-    /// it ask this one.
+    /// Returns the header and payload of the message in a slot, if they are still here. `reach` is the position up to
+    /// which the mirror was written. A delivered message in the mirror is intact until `reach` is more than a lap after
+    /// the message's start. A delivered message in the side store is kept longer: it may have come from one member
+    /// alone, so other members that lack it may request it here.
     pub(super) fn record(&self, slot: u64, reach: u64, lap_cells: u64) -> Option<&[u64]> {
         let (at, stored) = (self.by_slot.at(slot), self.by_slot.get(slot));
         let intact = !stored.released || stored.aside || reach <= stored.start + lap_cells;
@@ -230,7 +232,7 @@ impl Store {
         (tag == slot + 1).then_some(end)
     }
 
-    /// Returns whether no undelivered message is in the mirror, so that the ring may restart or is free.
+    /// Returns whether no undelivered message is in the mirror, so that the ring may restart.
     #[inline]
     pub(super) fn is_mirror_empty(&self) -> bool {
         self.mirrored == 0

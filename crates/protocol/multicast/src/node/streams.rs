@@ -1,5 +1,5 @@
-//! The streams of a group at one of its members: the one that it writes as a leader, and those that the others write
-//! here.
+//! The streams of a group at one of its members: the stream that the member writes as a leader, and the streams that
+//! the other members write into its memory.
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Access, Fabric, ProcessId, Record, RegionId, RemoteRegion};
@@ -23,8 +23,9 @@ pub(super) struct Stream {
 #[derive(Debug)]
 pub(super) struct HeldRecord {
     pub(super) record: Record,
-    /// End of the record, and its next item, in words.
+    /// Index of the word after the record.
     pub(super) end: usize,
+    /// Index of the first word of the record's next item.
     pub(super) at: usize,
 }
 

@@ -109,7 +109,8 @@ impl Target {
         (self.report, self.elsewhere) = (None, Some(report));
     }
 
-    /// Checks the last credit again after another history became known. It counts if it belongs to that one.
+    /// Checks the last credit again after another history became known. The credit counts if it belongs to that
+    /// history.
     pub(super) fn look_again(&mut self, history: u32) {
         if let Some(last) = self.report.take().or(self.elsewhere.take()) {
             self.note(last, history);
@@ -142,8 +143,8 @@ impl Target {
         self.progress != PeerProgress::Awaited || !patient
     }
 
-    /// Returns whether a record can be written to this target at once, with no earlier one outstanding. A target that
-    /// is not started gets nothing, so it must only be one that is not waited for.
+    /// Returns whether a record can be written to this target at once, with no earlier one outstanding. No record is
+    /// written to a target that is not started, so it suffices that the owner does not wait for it.
     #[inline]
     pub(super) fn is_plain(&self, links: &[PeerLink], patient: bool) -> bool {
         if !self.is_started() {
@@ -205,8 +206,8 @@ impl Target {
         missing.filter(|_| self.is_started())
     }
 
-    /// Starts the target at a position. `behind`: reads the records in staging that the target gets before anything
-    /// else.
+    /// Starts the target at a position. `behind`: reads the records in staging that the target must get before all
+    /// newer ones.
     pub(super) fn start(&mut self, generation: u64, position: u64, behind: Option<RingReader>) {
         self.progress = PeerProgress::Started;
         self.region.forget();

@@ -16,9 +16,8 @@
 //!    unacknowledged. Pieces use the control ring and take at most half of it. The receiver collects them. After the
 //!    last one its application restores the state, at once.
 //! 4. The backlog is sent in the same way. The receiver's application makes each delivery as it arrives.
-//! 5. When the backlog is empty, the donor asks its state machine for the state again, which is of this moment, and
-//!    sends it after the last piece. The stream starts there. The transfer is complete when the receiver has installed
-//!    the state.
+//! 5. When the backlog is empty, the donor requests the current state from its state machine again, and sends it after
+//!    the last piece. The stream starts there. The transfer is complete when the receiver has installed the state.
 //!
 //! # States
 //! - Donor: *none* → *snapshot* → *backlog* → *final* (the state is sent) → *none*; from *final* back to *backlog* if
@@ -88,8 +87,8 @@ pub(super) const PIECE_BYTES: usize = 16 << 10;
 pub(super) const WINDOW: usize = 16;
 /// The receiver acknowledges pieces whose number is a multiple of this.
 const ACKNOWLEDGED_EVERY: u64 = 4;
-/// Ticks for which a donor waits for progress; 30 s by default. While the receiver's application restores a large state
-/// there is none.
+/// Ticks for which a donor waits for progress; 30 s by default. While the receiver's application restores a large
+/// state, the donor sees no progress.
 pub(super) const DONOR_PATIENCE: u64 = 15_000;
 /// Ticks for which a donor waits while the connection is broken; 10 s by default. This limit does not apply while the
 /// application may be restoring the state.
@@ -97,7 +96,8 @@ pub(super) const RESUME_PATIENCE: u64 = 5000;
 /// Ticks for which a receiver keeps an incomplete transfer that makes no progress.
 pub(super) const RECEIVER_PATIENCE: u64 = 15_000;
 /// Ticks without progress after which a transfer no longer blocks others: another receiver that asks gets its turn. A
-/// receiver that may be restoring the state is exempt, because two that alternate there would never finish.
+/// receiver that may be restoring the state is exempt, because two receivers that interrupt each other would never
+/// finish.
 pub(super) const STALLED: u64 = 250;
 /// A receiver refuses another donor's state if a piece arrived within this number of ticks. Otherwise two donors could
 /// keep it from completing either state.
@@ -107,9 +107,9 @@ const HEEDS: u64 = 50;
 /// Ticks that a transfer must exceed before its receiver asks clients not to wait for it. Clients restart their rings
 /// to the receiver afterwards.
 pub(super) const ASIDE_AFTER: u64 = 2;
-/// Ticks between two queries to a receiver that does not answer; `ASK_PAUSED_EVERY` applies while its connection was
-/// broken.
+/// Ticks between two queries to a receiver that does not answer.
 pub(super) const ASK_EVERY: u64 = 64;
+/// Ticks between two queries to a receiver that has not answered since its connection broke.
 pub(super) const ASK_PAUSED_EVERY: u64 = 8;
 /// Ticks until the next attempt after a transfer was given up for lack of room.
 pub(super) const PAUSE: u64 = 1000;
@@ -128,7 +128,7 @@ pub(super) struct Standing {
     pub(super) under_way: Option<(Name, u64)>,
 }
 
-/// The state machine's wish that another member gets the application's state.
+/// A request of the state machine that another member gets the application's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Want {
     /// Number of deliveries that the state counts.
@@ -145,14 +145,14 @@ pub(super) struct Transfers {
     /// Progress of the application of each process, indexed by process; `None` if the process has not reported it on
     /// this connection.
     standings: Vec<Option<Standing>>,
-    /// State that each process is to receive, indexed by process.
+    /// The pending request for each process, indexed by process.
     wants: Vec<Option<Want>>,
     /// Indexed by process: tick at which the next attempt may begin.
     not_before: Vec<u64>,
     freezes: u64,
     reports: VecDeque<TransferReport>,
     pub(super) throttle: Throttle,
-    /// Members whose streams restart with a state that they are to get.
+    /// Members that must still get the state with which their streams restart.
     pub(super) cut_off: Vec<ProcessId>,
     /// `true` if the transfers must be processed in this step.
     pub(super) is_due: bool,

@@ -32,8 +32,8 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Returns the members that this client expelled and that have not reconnected. They do not delay it, and their
-    /// group sends them what they missed.
+    /// Returns the members that this client expelled and that have not reconnected. They do not delay the client, and
+    /// their group sends them the messages that they missed.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.expelling.members()
     }
@@ -49,7 +49,7 @@ impl<F: Fabric> Client<F> {
         let Client { fabric, links, rings, sender, expelling, topology, fanout, .. } = self;
         let ring = &mut rings[at];
         if let Some(fanout) = fanout {
-            // Otherwise only a submission resolves doubts, and none is accepted while the window is full.
+            // Only submissions check this otherwise, and none is accepted while the window is full.
             ring.settle_doubts(&fanout.completed_writes(fabric));
         }
         ring.look(fabric, step, 0, sender.next(group));

@@ -1,4 +1,4 @@
-//! Records that members send to this client, and queries that it sends to them.
+//! Records that members send to this client, and queries that this client sends to members.
 
 use stentor_fabric::{Fabric, ProcessId};
 

@@ -22,9 +22,9 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Multicasts a message as [`submit`](Client::submit) does. In addition, members report at once when they have read
-    /// it; see [`synced_up_to`](Client::synced_up_to). The message is synced when everything that was submitted before
-    /// it, to any group, is held by majorities, too. The reason is that each client's messages are delivered without
-    /// gaps: a message after one that is lost with its client is lost as well.
+    /// it; see [`synced_up_to`](Client::synced_up_to). The message is synced when all messages that were submitted
+    /// before it, to any group, are held by majorities, too. The reason is that each client's messages are delivered
+    /// without gaps: a message after one that is lost with its client is lost as well.
     ///
     /// # Errors
     /// See [`SubmitError`]. The call then has no effect.
@@ -60,7 +60,7 @@ impl<F: Fabric> Client<F> {
     /// that logs its messages before it multicasts them needs the id in advance.
     ///
     /// # Errors
-    /// See [`SubmitError`]: the errors with which the message would be refused now.
+    /// Returns the [`SubmitError`] with which the message would be refused now.
     pub fn next_id(&mut self, to: &[GroupId], payload: &[u8]) -> Result<MessageId, SubmitError> {
         self.check(to, payload.len())?;
         Ok(MessageId { client: self.sender.client(), sequence: self.sender.next_sequence() })
@@ -84,7 +84,8 @@ impl<F: Fabric> Client<F> {
             if self.fanout.as_ref().is_some_and(|fanout| fanout.is_other(lap)) {
                 writes += self.fan_out();
             }
-            // Each group's ring has its own lap. Sealing writes only the head, so the body is encoded again.
+            // Each group's ring has its own lap, so the record is sealed again for each group. Sealing writes only the
+            // record's head, so the body is encoded again.
             let body = &mut self.record[HEADER_WORDS..HEADER_WORDS + bytes.div_ceil(8)];
             Header::encode(sequence, payload_bytes, wants.notify, &self.destinations, body);
             if wants.sync {

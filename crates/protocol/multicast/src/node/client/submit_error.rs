@@ -18,7 +18,7 @@ pub enum SubmitError {
         group: u16,
     },
     /// The payload is too long.
-    #[error("a message of {bytes} bytes; the cluster takes up to {limit}")]
+    #[error("a message of {bytes} bytes; the cluster accepts up to {limit}")]
     TooLong {
         /// Length of the payload in bytes.
         bytes: usize,
@@ -26,15 +26,15 @@ pub enum SubmitError {
         limit: usize,
     },
     /// The message is to follow a time that no group ever reaches.
-    #[error("no message comes after the time {0}: times are below 2^62 ns")]
+    #[error("no message can follow the time {0}: times are below 2^62 ns")]
     Time(u64),
     /// The list of groups is empty, has more than 255 entries, contains an unknown group, or is not in ascending order.
-    #[error("destinations are 1 to 255 known groups in rising order")]
+    #[error("destinations must be 1 to 255 known groups in rising order")]
     Destinations,
-    /// A group keeps so many records of this client id's earlier processes, for another group that does not answer,
-    /// that no process can follow now. Use another client id.
+    /// A group still keeps the records of so many earlier processes of this client id that no further process can take
+    /// over now. It keeps them until another group answers. Use another client id.
     #[error(
-        "group {group} keeps what many earlier processes of client place c{client} left until another group answers; take another place"
+        "group {group} keeps records of too many earlier processes of client id c{client} until another group answers; use another client id"
     )]
     Crowded {
         /// The client id.
@@ -45,21 +45,21 @@ pub enum SubmitError {
     /// The group was reset since this process started there. Messages to it that are not known to be delivered may be
     /// lost. A new process can continue.
     #[error(
-        "group {group} began anew, from another state: what was under way to it may be lost; start this client again"
+        "group {group} began anew, from another state: messages in flight to it may be lost; start this client again"
     )]
     GroupReset {
         /// Index of the group.
         group: u16,
     },
     /// This process has used all sequences of its generation.
-    #[error("this process of client place c{client} has used up its sequences; start another one")]
+    #[error("this process of client id c{client} has used all its sequence numbers; start another process")]
     Exhausted {
         /// The client id.
         client: u16,
     },
     /// Another process took over this client id, so this one can do nothing more. Its messages that are not known to be
     /// delivered may be lost.
-    #[error("another process took the client place c{client}")]
+    #[error("another process took over the client id c{client}")]
     Superseded {
         /// The client id.
         client: u16,

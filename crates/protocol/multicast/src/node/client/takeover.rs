@@ -2,8 +2,8 @@
 //!
 //! # States of a group
 //! *unwanted* → *wanted* (its members get hellos: those of the home group at once, others when the generation is known)
-//! → *opened* (a member reported that the group agreed on the first slot). A member counts when it has reported that
-//! itself, because it then has its group's state.
+//! → *opened* (a member reported that the group agreed on the first slot). A member counts when it has itself reported
+//! this, because it then has its group's state.
 
 use stentor_fabric::Fabric;
 
@@ -23,7 +23,7 @@ pub(super) struct Takeover {
     numbered_in: Incarnation,
     /// The smallest generation that this process may have, according to the groups.
     above: u64,
-    /// Groups to which this process may multicast at some time.
+    /// Groups that this process opens or has opened, because it may multicast to them.
     wanted: GroupSet,
     /// First slot of this process at each group, indexed by group, once it is known.
     first: Vec<Option<u64>>,
@@ -91,7 +91,7 @@ impl<F: Fabric> Client<F> {
     /// Opens groups, if their members' reports so far allow it.
     ///
     /// # Errors
-    /// The reason why the first of them is not open.
+    /// Returns the reason why the first of them is not open.
     #[cold]
     pub(super) fn open_now(&mut self, to: &[GroupId]) -> Result<(), SubmitError> {
         self.want(to);
@@ -166,8 +166,8 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Called when a member no longer counts. If no member of the group counts and nothing was multicast to it, the
-    /// group must be opened again, because it may have lost all memory.
+    /// Marks a group as not open if none of its members counts and nothing was multicast to it. The group must then be
+    /// opened again, because it may have lost all memory. Call this when a member no longer counts.
     pub(super) fn reopen_if_unused(&mut self, group: GroupId) {
         let none = (0..self.rings[usize::from(group.0)].targets.len()).all(|member| !self.sender.counts(group, member));
         if none && self.takeover.first.get(usize::from(group.0)).copied().flatten() == Some(self.sender.next(group)) {
@@ -190,10 +190,11 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Handles a group that knows a process of this client id with a larger generation. That process came after this
-    /// one; or it came before the home group lost all memory, if the home group still considers this process the
-    /// latest. A process that has multicast cannot get a new generation. If its home group was reset, it continues
-    /// without one. Returns whether anything changed.
+    /// Handles the report of a group that knows a process of this client id with a larger generation. That process took
+    /// over from this one. Or, if the home group still considers this process the latest, it ran before the home group
+    /// lost all memory; then this process requests a larger generation. A process that has multicast cannot get a new
+    /// generation. If its home group was reset, the process marks that group as reset and continues at the other
+    /// groups. Returns whether anything changed.
     fn be_outnumbered(&mut self, group: GroupId, smallest: u64) -> bool {
         let home = self.takeover.home;
         let begun = self.submitted > 0

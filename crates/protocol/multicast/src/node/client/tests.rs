@@ -35,7 +35,7 @@ fn numbered(used: bool) -> Client<SimFabric> {
     client
 }
 
-/// A member of the home group reports in this history, and the client evaluates the report.
+/// Delivers the report of a member of the home group in this history to the client, which evaluates it.
 fn hears(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, freed: u64) {
     let place = Standing { history: history.mark(), ..place };
     let known = client.incarnation(HOME).mark();
@@ -48,7 +48,8 @@ fn hears(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, 
     }
 }
 
-/// No process with this generation has begun, and the next process gets it or a larger one.
+/// Returns the status that no process with this generation has begun, and that the next process gets it or a larger
+/// one.
 fn followed_by(generation: u64) -> Standing {
     Standing { generation, ..Standing::default() }
 }

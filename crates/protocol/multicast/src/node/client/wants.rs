@@ -3,15 +3,17 @@
 /// Options of a message: the reports that the client wants, and properties of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Wants {
-    /// Members report at once when they have delivered the message, not only when a quarter of the window is free.
+    /// `true` if members report at once when they have delivered the message, not only when a quarter of the window is
+    /// free.
     pub notify: bool,
-    /// Members report at once when they have read the message; see
+    /// `true` if members report at once when they have read the message; see
     /// [`Client::synced_up_to`](super::Client::synced_up_to).
     pub sync: bool,
-    /// The payload begins with a session's envelope; see [`Delivered::enveloped`](crate::Delivered::enveloped).
+    /// `true` if the payload begins with a session's envelope; see
+    /// [`Delivered::enveloped`](crate::Delivered::enveloped).
     pub enveloped: bool,
-    /// The message follows everything whose final time is at most this one, in any group; 0 sets no condition. A leader
-    /// whose physical time is more than the clock bound behind it does not order the message, nor later messages of
-    /// this client, until that has changed.
+    /// The message is ordered after all messages whose final time is at most this one, in any group; 0 sets no
+    /// condition. A leader whose physical time is more than the clock bound behind it does not order the message, nor
+    /// later messages of this client, until that has changed.
     pub not_before: u64,
 }

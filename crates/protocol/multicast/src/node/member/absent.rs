@@ -7,20 +7,21 @@
 //!
 //! - A client that is not away and still leaves a gap open for the timeout is stalled, or has lost the bytes that it
 //!   had to write. The member then ends the connection. A running client reconnects and writes what is missing. If the
-//!   process that is connected came later and waits until it may begin, it is not to blame for the gap; the process
-//!   that left the gap is away.
+//!   connected process came later and waits until it may begin, it has not left the gap; the process that left the gap
+//!   is away.
 //! - A client is *given up* if the process that left the gap is away for the timeout, and for the same time the leader
 //!   has seen one gap before a message that is held. The leader gives the client up, and so does each member that the
 //!   leader asks what it holds in the gap. From then on they accept nothing of its generation.
 //!
 //! # Invariants
-//! - A client that was given up, or whose generation is closed (`no_op.rs`), is not let in any more: a member answers
-//!   its hello with the notice that it is superseded. It gets no credit, because it would count a no-op as a delivery.
+//! - A client that was given up, or whose generation is closed (`no_op.rs`), is refused: a member answers its hello
+//!   with the notice that it is superseded. The client gets no credit, because it would count a no-op as a delivery.
 //! - A client is given up only if it is away while another process waits for it. A client that is silent, or away for
-//!   hours with nothing half-written, is not given up. Nor is one whose gap others fill: a client that is cut off from
-//!   the leader only proceeds with the other members, and the messages that they forward arrive in any order.
-//! - Each member measures by itself how long a client is away, from when it began to look. So a member that restarts
-//!   without memory waits as long as all others did.
+//!   hours with nothing half-written, is not given up. A client whose gap other members fill is not given up, either: a
+//!   client that is cut off only from the leader proceeds with the other members, and the messages that they forward
+//!   arrive in any order.
+//! - Each member measures by itself how long a client is away, starting with the member's first check. So a member that
+//!   restarts without memory waits as long as all others did.
 
 use std::time::Duration;
 
@@ -108,14 +109,14 @@ impl Absence {
         }
     }
 
-    /// Returns whether others have waited at one gap for the whole timeout.
+    /// Returns whether other messages have waited on one gap of a client for the whole timeout.
     fn is_awaited(&self, client: ClientId) -> bool {
         self.is_long(self.gaps[usize::from(client.0)].map(|(_, since)| since))
     }
 }
 
 impl<F: Fabric> Member<F> {
-    /// Checks which clients are away. A leader gives up those that others wait for.
+    /// Checks which clients are away. A leader gives up those that left a gap on which other messages wait.
     pub(super) fn note_absent(&mut self, now: Duration) {
         self.recovery.absence.look(now, self.bodies.len());
         for client in (0..self.bodies.len() as u16).map(ClientId) {
@@ -143,7 +144,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Writes a credit to a client that should write, so that the link breaks if the client is dead. A process that
-    /// only reads does not notice that.
+    /// only reads does not notice a broken link.
     fn call(&mut self, client: ClientId) {
         self.outputs.notify[usize::from(client.0)] = true;
         self.outputs.touch(client);
@@ -186,15 +187,15 @@ impl<F: Fabric> Member<F> {
 
     /// Returns whether the process with this client id belongs to a generation that has ended, and may have begun. Such
     /// a process connected before this member knew that its generation has ended; later its hello would be refused. A
-    /// process that cannot have begun learns which generations are over, and gets a new one.
+    /// process that cannot have begun learns which generations have ended, and gets a new one.
     pub(super) fn is_outlived(&self, client: ClientId) -> bool {
         let body = &self.bodies[usize::from(client.0)];
         let may_have_begun = body.begun || !body.settling;
         may_have_begun && body.generation.is_some_and(|generation| generation < self.replica.over_below(client))
     }
 
-    /// Notifies the process with this client id that it is superseded. If it is not connected, its next hello is
-    /// answered so.
+    /// Notifies the process with this client id that it is superseded. If the process is not connected, its next hello
+    /// gets this answer.
     pub(super) fn turn_away(&mut self, client: ClientId) {
         let link = self.bodies[usize::from(client.0)].ring.credit.link;
         if self.links[link].is_met() {

@@ -9,8 +9,8 @@
 //! state machine only if the deliveries ahead are part of its history, too, which means that they lie in the common
 //! prefix of both histories. Otherwise there are two cases:
 //! - A member that has delivered nothing resets its application to the empty state, and gets the state again.
-//! - A member that has delivered something cannot undo the rest. It ends, like a member whose own deliveries are not
-//!   part of the history (`replica/reset.rs`).
+//! - A member that has delivered messages cannot undo the deliveries outside the common prefix. It ends, like a member
+//!   whose own deliveries are not part of the history (`replica/reset.rs`).
 //!
 //! A member whose application is ahead does not start a reset, because the reset would lose the deliveries ahead. While
 //! a member resets, its application accepts no state. It never accepts a state of a history before its own, because a
@@ -30,7 +30,8 @@ impl<F: Fabric> Member<F> {
         self.outputs.applied > self.replica.delivered()
     }
 
-    /// Returns the incarnation to whose history the application's deliveries belong; none, if it has made no delivery.
+    /// Returns the incarnation to whose history the application's deliveries belong, or [`Incarnation::NONE`] if the
+    /// application has made no delivery.
     pub(super) fn applied_in(&self) -> Incarnation {
         if self.is_ahead() { self.transfers.applied_in } else { self.replica.incarnation() }
     }

@@ -4,21 +4,20 @@
 //! majority, itself included.
 //!
 //! # Why that is enough
-//! A follower that promises a larger ballot first revokes the access to its stream regions from everybody but that
+//! A follower that promises a larger ballot first revokes the access to its stream regions from all processes but that
 //! ballot's leader, and waits until the revocation has taken effect (`streams.rs`). So a follower at which the write
-//! completed had not promised a larger ballot when the write was posted, which is after the read arrived. A majority
-//! that had not promised means that no larger ballot had been installed anywhere by then, and nothing was delivered
-//! under one.
+//! completed had not promised a larger ballot when the write was posted, which is after the read arrived. If a majority
+//! had not promised a larger ballot, none had been installed anywhere by then, and no message was delivered in one.
 //!
 //! A follower counts only if the ballot is installed there, which it has reported on the present connection. A process
 //! that replaced the follower has another connection. The write names a region of the process that granted it: when
 //! that process has ended, the write fails or breaks with its connection (rule 12 of the fabric's contract). So a write
 //! into the memory of a dead process counts only as long as no other process of that member has connected. And such a
-//! process promises nothing before a leader has taken it in: either this leader, over a connection that it knows of, or
-//! one that a majority has promised before.
+//! process promises nothing before a leader has admitted it: either this leader, over a connection that it knows of, or
+//! a leader whose ballot a majority has promised before.
 //!
 //! # Invariants
-//! - A round counts in the ballot in which it began, while this member leads in it.
+//! - A round counts in the ballot in which it began, as long as this member leads in that ballot.
 //! - A write counts on the connection on which it was posted.
 
 use std::collections::VecDeque;

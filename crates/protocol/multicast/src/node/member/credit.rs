@@ -33,7 +33,7 @@ impl<F: Fabric> Member<F> {
             if budget == 0 {
                 return;
             }
-            // A client that gets nothing this time is the first one next time.
+            // A client that gets no credit in this round is the first one in the next round.
             share = budget.div_ceil(self.outputs.touched.len() as u64);
             self.outputs.touched.rotate_left(1);
         }
@@ -48,9 +48,10 @@ impl<F: Fabric> Member<F> {
         self.outputs.touched = touched;
     }
 
-    /// Makes this member stand aside, or ends that. A member that is cut off from the group's leader delivers nothing,
-    /// so it asks clients not to wait for it. Otherwise every client of this group would stop as soon as a window is
-    /// full. When the member no longer stands aside, clients write to it again as after a broken connection.
+    /// Asks clients not to wait for this member (it *stands aside*), or withdraws that request. A member that is cut
+    /// off from the group's leader delivers nothing. If clients waited for it, every client of this group would stop as
+    /// soon as its window is full. When the request is withdrawn, clients write to the member again as after a broken
+    /// connection.
     pub fn set_aside(&mut self, aside: bool) {
         self.aside = aside;
         self.tell_aside();
@@ -76,8 +77,8 @@ impl<F: Fabric> Member<F> {
         self.told_aside
     }
 
-    /// Sends credits when another ballot is installed: what this member holds then counts together with what others
-    /// hold in that ballot.
+    /// Sends credits when another ballot is installed: the messages that this member holds then count together with
+    /// those that other members hold in that ballot.
     pub(super) fn tell_ballot(&mut self) {
         let ballot = self.replica.counts_in();
         if ballot.is_none() || std::mem::replace(&mut self.told_ballot, ballot) == ballot {

@@ -21,8 +21,8 @@ impl<F: Fabric> Member<F> {
         self.recovery.expelling.patience = Patience::new(lag);
     }
 
-    /// Returns the members that this one expelled and that have not reconnected. They delay nobody, and their group
-    /// sends them what they missed.
+    /// Returns the members that this one expelled and that have not reconnected. They delay no other process, and their
+    /// group sends them the items that they missed.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.recovery.expelling.members()
     }

@@ -2,11 +2,11 @@
 //!
 //! Each end names in its hello the incarnation in which it has a state of its own group, and the incarnation of the
 //! other end's group that it remembers. If one of them contradicts what the other end knows, that end *refuses* the
-//! connection: it reads and writes nothing over it, reports the reason on request, and judges the hello again when its
-//! knowledge has changed. Both ends judge alike. The end that refuses sends another hello if it has learnt something
-//! new since its last one. So does the end that accepts the connection, if its last hello contradicts the other end's
-//! and is no longer true: otherwise the other end would refuse that hello, and get no other. Clients behave likewise:
-//! they remember incarnations, and have no group of their own.
+//! connection: it reads and writes nothing over it, reports the reason on request, and checks the hello again when its
+//! knowledge has changed. Both ends apply the same rule. The end that refuses sends another hello if its knowledge has
+//! changed since its last one. The end that accepts the connection also sends another hello, if its last one
+//! contradicts the other end's hello and is outdated: otherwise the other end would refuse the outdated hello, and
+//! would receive no other one. Clients behave likewise: they remember incarnations, and have no group of their own.
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -58,14 +58,14 @@ impl<F: Fabric> Member<F> {
         Hello { own, yours, ..hello }
     }
 
-    /// Judges the incarnations in a hello. Returns whether the connection is accepted.
+    /// Checks the incarnations in a hello. Returns whether the connection is accepted.
     pub(super) fn accepts(&mut self, link: usize, hello: &Hello) -> bool {
         let process = self.links[link].peer();
         let refused = self.histories.refused.len();
         self.histories.refused.retain(|refused| refused.link != link);
         let was_refused = self.histories.refused.len() < refused;
         let Err(why) = self.replica.on_greeting(process, hello.own, hello.yours) else {
-            // The ring was stopped and must restart; or the other end refuses this member's last hello, which is
+            // Either the ring was stopped and must restart, or the other end refuses this member's last hello, which is
             // outdated.
             if was_refused || self.was_refuted(link, hello) {
                 self.greet_again(link);
@@ -82,7 +82,8 @@ impl<F: Fabric> Member<F> {
         false
     }
 
-    /// Returns whether the last hello over a link contradicts the other end's, and is no longer true.
+    /// Returns whether the last hello that this member sent over a link contradicts the other end's hello and is
+    /// outdated.
     fn was_refuted(&self, link: usize, hello: &Hello) -> bool {
         let Some(said) = self.histories.said.get(link) else { return false };
         let [own, yours] = *said;

@@ -1,8 +1,8 @@
 //! Forwards requests of client processes that want to start multicasting.
 //!
-//! A process sends a hello to the members of the groups to which it wants to multicast. Each member forwards that to
-//! its leader, and repeats it until the group has agreed on the process's first slot (`replica/succession.rs`). One
-//! connected member is therefore enough.
+//! A process sends a hello to the members of the groups to which it wants to multicast. Each member forwards the
+//! request to its leader, and repeats it until the group has agreed on the process's first slot
+//! (`replica/succession.rs`). One connected member is therefore enough.
 
 use stentor_fabric::Fabric;
 

@@ -1,4 +1,4 @@
-//! Sends what is queued: the outboxes, the stream, and the pieces of peer messages.
+//! Sends queued output: the outboxes, the stream, and the pieces of peer messages.
 
 use stentor_fabric::seal::{HEADER_WORDS, record_cells};
 use stentor_fabric::{Fabric, ProcessId};

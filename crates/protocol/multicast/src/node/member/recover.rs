@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - A peer message that fences is passed to the state machine only when no process but its ballot's leader can write a
-//!   stream here, and what was written is processed. Meanwhile everything else proceeds: nothing is promised yet.
+//!   stream here, and what was written is processed. All other work proceeds meanwhile, because nothing is promised
+//!   yet.
 //! - A state that is to be installed and the position at which the stream resumes travel in one peer message.
 
 use std::collections::VecDeque;
@@ -21,17 +22,19 @@ use crate::node::message_assembler::Received;
 use crate::node::streams::HeldRecord;
 use crate::{Ballot, ClientId, Header, Incarnation, PeerMessage, Rejected, Replica};
 
-/// First word of an envelope. `LETTER`: a peer message of the state machine. `BODY`: a client's message. `FOREIGN`:
-/// words of the caller.
+/// First word of an envelope with a peer message of the state machine.
 const LETTER: u64 = 1;
+/// First word of an envelope with a client's message.
 const BODY: u64 = 2;
+/// First word of an envelope with words of the caller.
 const FOREIGN: u64 = 3;
-/// The sender's wall clock, and the time of the group that it leads; the envelope has no content.
+/// First word of an envelope whose arguments are the sender's wall clock and the time of the group that it leads. It
+/// has no content.
 pub(super) const CLOCK: u64 = 4;
-/// A message about a transfer of the application's state.
+/// First word of an envelope with a message about a transfer of the application's state.
 pub(super) const TRANSFER: u64 = 5;
-/// Words of an envelope: its kind, and two arguments. Those are the stream's position and generation, the client and 0,
-/// or two clocks.
+/// Number of words of an envelope before its content: the kind and two arguments. The arguments are the stream's
+/// position and generation, the client and 0, or two clocks.
 pub(super) const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
@@ -147,12 +150,12 @@ impl Recovery {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Asks this member to become its group's leader, in a new ballot. It takes effect in the steps that follow, if a
-    /// majority of the group promises.
+    /// Makes this member campaign for the leadership of its group, in a new ballot. The member becomes leader in one of
+    /// the following steps, if a majority of the group promises.
     ///
     /// # Errors
-    /// [`Rejected::Joining`] if this process has no state of its group yet; [`Rejected::Superseded`] if another process
-    /// has replaced it.
+    /// Returns [`Rejected::Joining`] if this process has no state of its group yet, and [`Rejected::Superseded`] if
+    /// another process has replaced it.
     pub fn campaign(&mut self) -> Result<(), Rejected> {
         if self.replica.is_superseded() {
             return Err(Rejected::Superseded);
@@ -179,7 +182,8 @@ impl<F: Fabric> Member<F> {
     /// see [`Replica::reset`].
     ///
     /// # Errors
-    /// See [`Replica::reset`]; [`Rejected::Ahead`] while the application receives another member's state.
+    /// Returns the errors of [`Replica::reset`], and [`Rejected::Ahead`] while the application receives another
+    /// member's state.
     pub fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
         self.replica.check_reset(ends, empty)?;
         if self.is_ahead() && !empty {
@@ -250,8 +254,8 @@ impl<F: Fabric> Member<F> {
         result
     }
 
-    /// Checks whether a state of another member was taken over, and follows it up. A state may wait for bodies, so the
-    /// last missing body completes it, whichever way it arrives.
+    /// Performs the follow-up actions if a state of another member was adopted since the last call. A state may wait
+    /// for bodies, so the last missing body completes it, whichever way that body arrives.
     #[inline]
     pub(super) fn note_states(&mut self) {
         let states = self.replica.states();
@@ -262,7 +266,7 @@ impl<F: Fabric> Member<F> {
 
     #[cold]
     fn note_state(&mut self) {
-        // Slots that were delivered or given up elsewhere are free here, too, and their clients wait for that.
+        // Slots that other members delivered or made no-ops are free here, too, and their clients wait for the credits.
         for (client, body) in (0..).map(ClientId).zip(&mut self.bodies) {
             if self.replica.first_held(client) > body.credited_slots {
                 self.outputs.touch(client);
@@ -468,7 +472,7 @@ impl<F: Fabric> Member<F> {
     fn send_state_letter(&mut self, to: ProcessId, letter: &PeerMessage, words: &mut Vec<u64>) {
         let installs = matches!(letter, PeerMessage::Install { .. });
         if !self.is_connected_to(to) {
-            // The state machine repeats it when the links are up.
+            // The state machine repeats the message when the links are up.
             return;
         }
         if self.is_held_back(to, letter) {
@@ -528,7 +532,7 @@ impl<F: Fabric> Member<F> {
         self.stores[at].put_aside(slot, &header, words.to_vec());
         self.with_replica(app, |replica, out| replica.on_message(client, &header, out)).ok()?;
         self.note_held(client, false);
-        // The message that it replaced may have been the last one in the ring that was not free.
+        // The replaced message may have been the last one in the ring whose space was not free.
         self.outputs.touch(client);
         self.count_rare_bytes();
         Some(())

@@ -138,8 +138,8 @@ impl<F: Fabric> Member<F> {
         self.replies.lives.get(usize::from(client.0)).copied()?
     }
 
-    /// Returns a client that connected since the last call, each connection once. Replies sent before it may be lost,
-    /// so this is when to repeat them. Always `None` if the cluster has no replies.
+    /// Returns a client that connected since the last call, each connection once. Replies that were sent before that
+    /// connection may be lost. The caller should repeat them now. Always `None` if the cluster has no replies.
     pub fn take_met_client(&mut self) -> Option<ClientId> {
         let client = self.replies.met.pop()?;
         self.replies.is_listed[usize::from(client.0)] = false;

@@ -50,7 +50,8 @@ impl<F: Fabric> Member<F> {
                 break;
             };
             ring.reader.advance(&record);
-            // Checked before the body is processed, so that the next record's cache line arrives meanwhile.
+            // This check precedes the processing of the body, so that the next record's cache line is fetched
+            // meanwhile.
             let more = ring.reader.looks_ready(memory);
             worked = true;
             if self.take_body(client, record, app).is_none() {
@@ -99,7 +100,7 @@ impl<F: Fabric> Member<F> {
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
         if ids::generation(header.sequence) < self.replica.over_below(client) && !mutant!(self.mutant, ClosingForgotten)
         {
-            // The client's process is over: messages that are not held by now are refused.
+            // The client's process has ended: messages that are not held by now are refused.
             return None;
         }
         // The message is checked before it replaces another one in the store.
@@ -136,7 +137,7 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// Notes that a message lies beyond the window of this member, which may have been away.
+    /// Notes that a message lies beyond the window of this member, which may have been disconnected.
     #[cold]
     fn note_beyond(&mut self, client: ClientId, refused: Refused) {
         let at = usize::from(client.0);
@@ -147,7 +148,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Reads a ring again from the refused record on, if that is no longer beyond the window.
+    /// Reads a ring again, beginning with the refused record, if that record is no longer beyond the window.
     pub(super) fn look_at_refused(&mut self, client: ClientId) {
         let at = usize::from(client.0);
         let body = &mut self.bodies[at];

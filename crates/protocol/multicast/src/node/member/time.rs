@@ -10,7 +10,7 @@
 //! - A member that leads, or may lead at any moment, passes the physical time of a step to its state machine before it
 //!   takes input in that step.
 //! - A member whose application has not supplied a wall clock ([`tell_wall_clock`](Member::tell_wall_clock)) sends no
-//!   clock and passes no physical time on. As a leader it gives logical times.
+//!   clock and passes no physical time on. As a leader it assigns logical times.
 
 use std::time::Duration;
 
@@ -88,14 +88,15 @@ impl MemberTime {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Sets how far apart clocks may be that still agree; [`PhysicalClock::BOUND`] by default. Call it before the first
-    /// [`tell_wall_clock`](Member::tell_wall_clock): it discards all readings.
+    /// Sets the clock bound, which is the largest difference between two clocks that are both considered right;
+    /// [`PhysicalClock::BOUND`] by default. Call it before the first [`tell_wall_clock`](Member::tell_wall_clock): it
+    /// discards all readings.
     pub fn set_clock_bound(&mut self, bound: Duration) {
         self.time.clock = PhysicalClock::new(bound, self.topology.all_members());
     }
 
     /// Supplies a reading of this process's wall clock: `wall`, in nanoseconds since 1970, was read at `now` in the
-    /// time of [`step`](Member::step). From the first call on, the times of a group that this member leads follow
+    /// time of [`step`](Member::step). After the first call, the times of a group that this member leads follow
     /// physical time: see [`PhysicalClock`]. Call it every few milliseconds. A step of the wall clock never steps the
     /// group's time.
     ///
@@ -132,7 +133,7 @@ impl<F: Fabric> Member<F> {
         ordered
     }
 
-    /// Sets the smallest version of the application that all members of the group have; 0 if that is not known. See
+    /// Sets the smallest version among the programs of the group's members; 0 if it is not known. See
     /// [`Replica::set_version_goal`](crate::Replica::set_version_goal). Returns whether entries were ordered. The next
     /// [`step`](Member::step) sends them.
     pub fn set_version_goal<A: Application>(&mut self, goal: u32, app: &mut A) -> bool {

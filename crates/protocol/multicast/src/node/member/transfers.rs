@@ -48,8 +48,8 @@ impl<F: Fabric> Member<F> {
         self.transfers.incoming.as_ref().is_some_and(receives)
     }
 
-    /// Returns whether the application has made all deliveries that the message's state counts. True for other peer
-    /// messages.
+    /// Returns whether the application has made all deliveries that the message's state counts. Returns `true` for
+    /// other peer messages.
     pub(super) fn meets_application(&self, letter: &PeerMessage) -> bool {
         let ahead = letter.state().is_some_and(|state| state.delivered > self.outputs.applied);
         let has_it = !ahead && !self.transfers.is_restoring();
@@ -84,8 +84,8 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Returns whether a peer message of the state machine must be withheld, because the application's state must
-    /// arrive first or is on its way. Otherwise the stream would start with it, and flow control would wait for a
-    /// member that consumes nothing.
+    /// arrive first or is in flight. Otherwise the stream would start with that message, and flow control would wait
+    /// for a member that consumes nothing.
     pub(super) fn is_held_back(&mut self, to: ProcessId, letter: &PeerMessage) -> bool {
         let backlog_is_empty = self.outputs.backlog.as_ref().is_none_or(Backlog::is_empty);
         let outgoing = self.transfers.outgoing.as_mut().filter(|outgoing| outgoing.to == to);
@@ -284,7 +284,8 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Returns whether a transfer from `donor` to this member is still valid. Once this member has promised another
-    /// leader's ballot, it gets what it lacks from that leader. A member without memory promises nobody.
+    /// leader's ballot, it gets the missing state from that leader. A member without memory has promised no leader's
+    /// ballot.
     fn is_served_by(&self, donor: ProcessId) -> bool {
         self.gives(donor, self.fabric.me()) || self.replica.is_joining()
     }

@@ -95,7 +95,7 @@ impl Backlog {
         self.bytes
     }
 
-    /// Returns the number of deliveries in the backlog, whose last one has the number `last`.
+    /// Returns the number of deliveries in the backlog if the last one has the number `last`.
     pub(in crate::node) fn waiting(&self, last: u64) -> u64 {
         let first = self.blocks.front().and_then(|(_, block)| block.first());
         first.map_or(0, |first| (last + 1).saturating_sub(*first))
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_come_out_as_they_went_in() {
+    fn deliveries_round_trip_through_the_backlog() {
         let mut backlog = Backlog::new(1 << 20);
         let long = vec![7; PIECE_BYTES + 5];
         let payloads: [&[u8]; 4] = [b"", b"nine byte", &long, b"last"];

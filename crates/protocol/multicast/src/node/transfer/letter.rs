@@ -190,8 +190,8 @@ mod tests {
         for kind in [0, 7, u64::MAX] {
             assert_eq!(TransferLetter::decode(&[kind, 0, 0, 0, 0, 1, 0, 0], b""), None);
         }
-        assert_eq!(TransferLetter::decode(&[4, 0, 0, 0, 0, 0, 0, 0, 1], b""), None, "words behind a query");
-        assert_eq!(TransferLetter::decode(&[2, 0, 0, 0, 0, 1, 0, 0], b"x"), None, "bytes behind an end");
+        assert_eq!(TransferLetter::decode(&[4, 0, 0, 0, 0, 0, 0, 0, 1], b""), None, "words after a query");
+        assert_eq!(TransferLetter::decode(&[2, 0, 0, 0, 0, 1, 0, 0], b"x"), None, "bytes after an end");
         assert_eq!(TransferLetter::decode(&[6, 0, 0, 0, 0, 7, 0, 0], b""), None, "no such reason");
         assert_eq!(TransferLetter::decode(&[2, 0, 0, 1 << 16, 0, 1, 0, 0], b""), None, "no such incarnation");
     }

@@ -110,7 +110,7 @@ impl OutgoingTransfer {
     /// [`advance`](OutgoingTransfer::advance) when it is sent.
     ///
     /// # Errors
-    /// If the state is too large, or cannot be written.
+    /// Returns the reason to end the transfer if the state is too large, or cannot be written.
     pub(in crate::node) fn next_letter(
         &mut self,
         backlog: &mut Backlog,
@@ -177,7 +177,7 @@ impl OutgoingTransfer {
     }
 
     /// Handles the receiver's progress report. Returns whether the receiver takes part in this transfer and still has
-    /// what it received of it.
+    /// the pieces that it received.
     pub(in crate::node) fn on_standing(&mut self, standing: Standing, now: u64) -> bool {
         match standing.under_way {
             Some((name, next)) if name == self.name && (self.first..=self.next).contains(&next) => {
@@ -295,9 +295,9 @@ mod tests {
         assert_eq!(send(&mut outgoing, &mut backlog), [(21, "end"), (22, "deliveries")]);
         assert!(!outgoing.is_at_end(&backlog) && outgoing.may_be_restored());
         outgoing.pause();
-        assert!(outgoing.may_be_restored(), "also after the connection ended for its silence");
+        assert!(outgoing.may_be_restored(), "also after the connection of the silent receiver ended");
         assert!(outgoing.on_standing(waits_for(21), 0));
-        assert!(!outgoing.may_be_restored(), "it lacks the end");
+        assert!(!outgoing.may_be_restored(), "the receiver lacks the last piece");
         assert_eq!(send(&mut outgoing, &mut backlog), [(21, "end"), (22, "deliveries")]);
         assert!(outgoing.on_standing(waits_for(22), 0));
         assert!(outgoing.is_at_end(&backlog) && !outgoing.may_be_restored());

@@ -13,7 +13,7 @@ pub struct StateReader<'a> {
 
 impl<'a> StateReader<'a> {
     /// Creates a reader of the state in these chunks. Applications get a reader in
-    /// [`restore_from`](crate::Application::restore_from); this is for their tests.
+    /// [`restore_from`](crate::Application::restore_from). Their tests can create one with this function.
     pub fn new(chunks: &'a mut VecDeque<Vec<u8>>) -> Self {
         let left = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         StateReader { chunks, read: 0, left }

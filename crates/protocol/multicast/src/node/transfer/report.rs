@@ -42,13 +42,13 @@ pub enum GivenUp {
     #[error("the receiver makes no progress")]
     Silent,
     /// The receiver accepted another donor's state, or restarted.
-    #[error("the receiver does not take part in it any more")]
+    #[error("the receiver no longer takes part in the transfer")]
     Abandoned,
     /// The donor no longer leads. The new leader is the next donor.
-    #[error("the group has another leader, who is the next donor")]
+    #[error("the group has another leader, which is the next donor")]
     LeaderChanged,
     /// The donor's application could not write its state.
-    #[error("the donor's application cannot write its state: the donor's log says why")]
+    #[error("the donor's application cannot write its state: see the donor's log for the reason")]
     Unwritable,
 }
 

@@ -3,12 +3,13 @@
 /// Limits the deliveries that a donor credits to clients until the next tick.
 ///
 /// # States
-/// *free* → *slowing* → *free*. Withheld credits are given later, so nothing is lost.
+/// *free* → *slowing* → *free*. Withheld credits are sent later, so no credit is lost.
 /// - While the frozen state is sent, clients are slowed down once the backlog is half full. The bound falls in
 ///   proportion to the backlog's contents, from the previous rate to a configured share of it.
-/// - Then the receiver consumes the backlog. If more than [`BEHIND`] waits, clients are slowed down until nothing
-///   waits: to half of what the receiver consumes, but not below the same share. A bound that only followed the backlog
-///   would settle where deliveries and consumption are equal, and the receiver would never catch up.
+/// - Then the receiver consumes the backlog. If the backlog is fuller than [`BEHIND`], clients are slowed down until it
+///   is empty: to half of the rate at which the receiver consumes, but not below the same share. A bound that only
+///   followed the backlog would settle where deliveries and consumption are equal, and the receiver would never catch
+///   up.
 /// - Clients are not slowed down for a stalled receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::node) struct Throttle {
@@ -57,12 +58,12 @@ impl Average {
 }
 
 impl Throttle {
-    /// Starts with a transfer, after `delivered` deliveries.
+    /// Restarts the throttle when a transfer begins, after `delivered` deliveries.
     pub(in crate::node) fn begin(&mut self, delivered: u64) {
         *self = Throttle { last: Load { delivered, ..Load::default() }, ..Throttle::default() };
     }
 
-    /// Ends with a transfer.
+    /// Removes the limit when a transfer ends.
     pub(in crate::node) fn end(&mut self) {
         self.budget = None;
     }
@@ -72,7 +73,8 @@ impl Throttle {
         let before = std::mem::replace(&mut self.last, load);
         let delivered = load.delivered.saturating_sub(before.delivered);
         if load.drains {
-            // The initial estimate is above the required rate, until the receiver is known to consume less.
+            // The initial estimate is high, so that clients are not slowed down before the receiver is known to consume
+            // less.
             let taken = self.taken.get_or_insert(Average(self.usual.0 * 2));
             taken.add((before.waiting + delivered).saturating_sub(load.waiting));
         }
