@@ -287,11 +287,11 @@ impl Limits {
         2 * IN_FLIGHT_BYTES
     }
 
-    /// Returns the largest size of a peer message, in bytes. The same limit applies to the total of all messages that
-    /// wait behind each other.
+    /// Returns the largest size of a peer message, in bytes. All peer messages that are queued for one peer have the
+    /// same limit in total.
     ///
     /// The result is twice the size of all clients' body rings, twice the largest description of all slots, and 1 MiB
-    /// for everything else.
+    /// for all other content.
     #[must_use]
     pub fn letter_bytes(&self, topology: &Topology) -> u64 {
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;

@@ -7,8 +7,8 @@ use crate::{Ballot, Destination, GroupId, GroupSet, Incarnation, Origin, Replica
 /// The part of a group's history that a member has processed. It names bodies but does not contain them; a member
 /// requests the bodies that it lacks.
 ///
-/// Under one ballot all followers process the same stream, so (`synced`, `counter`) measures how complete a state is.
-/// Of two states with the same `synced`, the one with the larger `counter` contains the other.
+/// In one ballot all followers process the same stream, so (`synced`, `counter`) measures how complete a state is. Of
+/// two states with the same `synced`, the one with the larger `counter` contains the other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct State {
     /// The ballot whose complete state this one is based on.

@@ -119,7 +119,8 @@ impl FanoutSender {
         writes
     }
 
-    /// Rejoins the set after it broke and its completions were polled. The rings then write what may not have arrived.
+    /// Rejoins the set after it broke and its completions were polled. The rings then write the records again that may
+    /// not have arrived.
     pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F, rings: &mut [Outbound]) {
         let forgets = mutant!(self.mutant, BrokenSetForgotten);
         for ring in rings {

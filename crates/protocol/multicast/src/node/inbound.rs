@@ -11,11 +11,11 @@
 //! | control | when it is consumed, even if refused | when a quarter of the ring is freed |
 //! | reply | when it is consumed, even if its bytes are not read | when a quarter of the ring is freed |
 //! | stream | when its last item is processed, even if refused | when a quarter of the ring is freed |
-//! | body, message accepted | when the mirror's messages up to it are over | see below |
+//! | body, message accepted | when the mirror's messages up to it are finished | see below |
 //! | body, message refused, held or delivered before | when no undelivered message precedes it | see below |
 //! | body, message beyond the window | never before it is read again (`Refused`) | – |
 //!
-//! A stream record is not consumed before its last item is processed. A message in the mirror is over when it is
+//! A stream record is not consumed before its last item is processed. A message in the mirror is finished when it is
 //! delivered, or when it is permanently a no-op. Records after one that is beyond the window are not freed either. The
 //! credit for a body ring is sent when a quarter of the window or the ring is freed, when the client waits for it, or
 //! when there is nothing else to do.
@@ -27,8 +27,8 @@
 //!   record, a message that was held already, and a forwarded body that replaces another one. Records after an
 //!   undelivered message are freed with its delivery.
 //! - An uncredited quarter of a ring never blocks the writer. A lap has room for three of the longest records minus one
-//!   cell, so there is room for one in the rest once everything is freed. The tail that a lap skips belongs to the
-//!   record before it, and is freed with it.
+//!   cell, so the rest of the ring has room for such a record once all records are freed. The tail that a lap skips
+//!   belongs to the record before it, and is freed with it.
 //! - A credit that is lost with its connection is not owed: the next start names the position from which both ends
 //!   count, and a new generation. Credits of an earlier generation count nothing.
 //! - A credit that is due and finds no room in a send queue is sent in a later round. The mark of a client remains
@@ -182,7 +182,8 @@ impl Inbound {
         same && self.reader.position() == seen
     }
 
-    /// Sends the credit for what was consumed, if it is a quarter of the ring or more. Returns the number of writes.
+    /// Sends the credit for the consumed records, if they are a quarter of the ring or more. Returns the number of
+    /// writes.
     #[inline]
     pub(super) fn send_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> u64 {
         let freed = self.reader.position();

@@ -349,8 +349,8 @@ impl<F: Fabric> Member<F> {
         self.heartbeats.publish(&self.fabric, words);
     }
 
-    /// Returns the words last read from another member of the group. Returns `None` if `member` is no other member of
-    /// the group, or if the fabric does not let several processes read one region.
+    /// Returns the words last read from another member of the group. Returns `None` if `member` is not another member
+    /// of the group, or if the fabric allows only one process to read a region.
     #[must_use]
     pub fn heartbeat(&self, member: ProcessId) -> Option<HeartbeatCell> {
         let (main, words) = self.heartbeats.last(member)?;

@@ -219,7 +219,8 @@ impl Outbound {
         }
     }
 
-    /// Returns whether enough targets to free a record are started and count what they hold in the same ballot.
+    /// Returns whether so many targets are started that they suffice to free a record, and count the slots that they
+    /// hold in the same ballot.
     fn has_majority_in_one_ballot(&self) -> bool {
         let started = || self.targets.iter().filter(|target| target.is_started());
         started().any(|first| {

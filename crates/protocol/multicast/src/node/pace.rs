@@ -1,4 +1,5 @@
-//! Detects stalled peers: a peer is stalled if it frees nothing of what is written to it, while others do.
+//! Detects stalled peers: a peer is stalled if it frees none of the records that are written to it, while other peers
+//! free theirs.
 //!
 //! # States of a peer, as a writer sees it
 //! *counts* → *stalled* (it owed something all the time and freed nothing for as long as [`Patience`] allows) →

@@ -50,7 +50,8 @@ impl PollGate {
         self.heard.among(processes)
     }
 
-    /// Returns whether this round looks at no peer's writes, and only does what was left for an idle round.
+    /// Returns whether this round looks at no peer's writes. Such a round only performs work that is reserved for idle
+    /// rounds.
     #[inline]
     pub(super) fn looks_at_nothing(&self) -> bool {
         self.heard.is_nothing()

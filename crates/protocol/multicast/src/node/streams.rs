@@ -120,7 +120,8 @@ impl Streams {
     }
 
     /// Revokes the access to the streams here from all members but `except`. Call it again until it returns true: then
-    /// the revocation has taken effect, what those members wrote is here, and no write of theirs lands any more.
+    /// the revocation has taken effect, all earlier writes of those members have landed, and no write of theirs lands
+    /// any more.
     pub(super) fn fence<F: Fabric>(&mut self, fabric: &mut F, except: Option<ProcessId>) -> bool {
         let mut all = true;
         for (process, stream) in (0..).map(ProcessId).zip(&mut self.inbound) {

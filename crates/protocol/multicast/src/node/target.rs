@@ -33,7 +33,7 @@ pub(super) enum PeerProgress {
 /// # Invariants
 /// - `report`, `elsewhere` and `freed` belong to the last start. While there is a `report`, `elsewhere` is older.
 /// - `staged` and `fanned` increase in both their numbers.
-/// - While `behind` is set, only records from it are written.
+/// - While `behind` is set, only records that it reads from staging are written to the peer.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) peer: ProcessId,
@@ -57,7 +57,8 @@ pub(super) struct Target {
     /// Reads the records in staging that the target has yet to get, because it could not be written when it was
     /// started.
     pub(super) behind: Option<RingReader>,
-    /// The last request on the target's link before the start. The records in `behind` are written when it is done.
+    /// The last request on the target's link before the start. The records that `behind` reads are written when that
+    /// request is done.
     pub(super) before: u64,
     /// Records that the fan-out set carried and that are not known to be done: (request, position).
     pub(super) fanned: VecDeque<(u64, u64)>,
@@ -117,7 +118,7 @@ impl Target {
         }
     }
 
-    /// Returns the ballot in which the peer counts what it holds; 0 if the peer did not report one.
+    /// Returns the ballot in which the peer counts the slots that it holds; 0 if the peer did not report one.
     pub(super) fn held_in(&self) -> u64 {
         self.report.map_or(0, |report| report.held.ballot)
     }

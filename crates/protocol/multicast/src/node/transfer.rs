@@ -1,5 +1,5 @@
 //! Transfers of a group's state to a member that restarted without memory, that fell behind, or that campaigns and
-//! lacks what another member has delivered.
+//! lacks messages that another member has delivered.
 //!
 //! A transfer brings the *receiver's application* as far as the *donor's*. Open messages (assigned and not delivered)
 //! are not part of it. They travel in the leader's state (`Install`, or a donor's `Transfer`), which is sent last and
@@ -9,9 +9,9 @@
 //! 1. The state machine wants to send a state together with the application's to a member. The node asks that member
 //!    for its application's position (`Query`, answered by `Standing`). If the application has made all deliveries that
 //!    the state counts, the state is sent at once, alone.
-//! 2. Otherwise the donor *freezes* its application, and from then on keeps its deliveries in a *backlog*. The
-//!    receiver's stream stops if a majority has it without the receiver, so that no process waits for a member that is
-//!    behind.
+//! 2. Otherwise the donor *freezes* its application, and keeps all deliveries after the freeze in a *backlog*. The
+//!    donor stops the receiver's stream if a majority receives the stream without the receiver, so that no process
+//!    waits for a member that is behind.
 //! 3. The frozen state is sent in *pieces* of [`PIECE_BYTES`], each a peer message. At most [`WINDOW`] pieces are
 //!    unacknowledged. Pieces use the control ring and take at most half of it. The receiver collects them. After the
 //!    last one its application restores the state, at once.
@@ -40,7 +40,8 @@
 //!   one receiver at a time; others wait for their turn.
 //! - **A stopped stream restarts**, whether it was stopped for the transfer or with a connection. It restarts with the
 //!   leader's state at the end of the transfer. If no stream runs when the transfer ends, the donor sends the state
-//!   once more: the receiver may have installed an older one, know nothing of the stream, and ask for nothing.
+//!   once more: a receiver that has installed an older state may not know that its stream is stopped, and would not ask
+//!   for another one.
 //! - **A broken connection loses no freeze.** The donor keeps unacknowledged pieces, the freeze and the backlog. It
 //!   asks for the receiver's position again, and continues after the last piece that the receiver has. A receiver that
 //!   lost its memory names no transfer, and gets a new freeze.

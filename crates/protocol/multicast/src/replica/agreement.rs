@@ -392,7 +392,8 @@ impl Agreement {
         }
         let Some(window) = self.messages.client(item.head.client) else { return false };
         if self.messages.is_own(item.head.client) {
-            // A group's own entry needs no body, but deliveries here may be more than a window behind.
+            // A group's own entry needs no body. But if this member has delivered too little, the entry's slot may be
+            // beyond the window.
             return window.resolve(&item.head).is_some_and(|slot| window.is_beyond(slot));
         }
         match item.entry {

@@ -113,7 +113,7 @@ impl Ballots {
         self.origins = vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }];
     }
 
-    /// Returns whether the installed incarnation contains nothing of an earlier history.
+    /// Returns whether the installed incarnation keeps no deliveries of an earlier history.
     #[inline]
     pub(super) fn begins_from_nothing(&self) -> bool {
         self.origins.last().is_some_and(|last| last.incarnation == self.installed_in && last.kept == 0)

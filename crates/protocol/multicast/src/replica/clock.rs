@@ -5,7 +5,7 @@ use crate::mutant::mutant;
 
 /// A member's clock. The next time that a leader assigns is the larger of the last one plus 1 and its physical time, in
 /// nanoseconds. So times follow physical time as long as no time of another group or of an earlier leader is ahead of
-/// it. A group whose clock is behind a vector raises it at once and never waits.
+/// it. A group whose clock is below the maximum of a vector raises its clock at once and never waits.
 ///
 /// # Invariants
 /// - The clock never decreases.

@@ -94,7 +94,7 @@ impl Replica {
 
     /// Returns whether some process remembered a smaller incarnation of the group when this member received its memory.
     ///
-    /// If the member's history began from nothing nevertheless, an operator has reset the group.
+    /// If the member's history began with an empty state nevertheless, an operator has reset the group.
     #[must_use]
     pub fn was_remembered(&self) -> bool {
         let remembered = self.membership.remembered;

@@ -216,7 +216,7 @@ impl Replica {
         self.leadership.leads()
     }
 
-    /// Returns whether this member collects promises or installs its state at the others.
+    /// Returns whether this member collects promises or installs its state at the other members.
     #[must_use]
     pub fn is_candidate(&self) -> bool {
         matches!(self.leadership.stage, Stage::Campaigning(_) | Stage::Preparing)
@@ -776,8 +776,8 @@ impl Replica {
     }
 
     fn on_ask<E: Effects>(&mut self, from: ProcessId, asked: MessageRef, effects: &mut E) {
-        // A follower that has installed this leader's state, and asks about a message that is not retained, is behind.
-        // It asks about many messages at once; the timer repeats a state that is in flight.
+        // A follower that asks about a message that is not retained here needs the state. It asks about many messages
+        // at once, but only the first question causes a state to be sent (`install_at` clears `installed`).
         let installed = self.leadership.installed & self.agreement.id.bit_of(from) != 0;
         if self.is_leader() && self.repair(effects).on_ask(from, asked) && installed {
             self.recovery(effects).install_at(from, true);

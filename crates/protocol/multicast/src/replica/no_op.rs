@@ -17,9 +17,9 @@
 //!   client of which no slot became a no-op still has a majority, and a client that has lost its majority learns that
 //!   it is superseded. A member that forgot that a process has ended may accept it again, but not if it knows that its
 //!   generation is closed; if it does, it sends the process no credit. So no client counts one of its own slots as
-//!   delivered that became a no-op. A member that lost its memory lacks what it held. But the leader that admits it has
-//!   received those messages from the members that promised (`Recovery::count_promises`), so the member receives them,
-//!   too.
+//!   delivered that became a no-op. A member that lost its memory lacks the messages that it held. But the leader that
+//!   admits it has received those messages from the members that promised (`Recovery::count_promises`), so the member
+//!   receives them, too.
 //! - *A no-op counts when it is settled.* Then every later leader's state has it, as it has what a majority
 //!   acknowledged: no leader assigned the slot before, so no majority acknowledged a message in it, and none will.
 //!   Until then a new leader may lack it and assign the slot. So no member counts the slot as passed, and no other

@@ -5,14 +5,14 @@
 //! time) when four conditions hold:
 //!
 //! 1. *(c)* It led when the read arrived. `node/member/confirm.rs` checks this.
-//! 2. *(d)* It has delivered everything that some member of this group may have delivered when the read arrived.
+//! 2. *(d)* It has delivered all messages that some member of this group may have delivered when the read arrived.
 //! 3. *(a)* It has delivered every message of this group with a final timestamp up to T.
 //! 4. *(b)* No message gets a timestamp up to T in this group any more, whichever process leads.
 //!
 //! # (d) follows from the first undelivered message
 //! Let C be the clock when the read arrived, and let F be the undelivered message with the smallest key at a later
-//! moment. If there is no F, or its key is larger than C, or it has no full vector, then everything is delivered that
-//! may have been delivered when the read arrived.
+//! moment. If there is no F, or its key is larger than C, or it has no full vector, then this leader has delivered all
+//! messages that some member may have delivered when the read arrived.
 //!
 //! Proof. Take a message that some member of this group had delivered by then. The message has its full vector here: a
 //! majority processed the vector in this ballot, or in an earlier one whose state this leader adopted. Its final time

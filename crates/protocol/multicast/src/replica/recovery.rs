@@ -141,7 +141,7 @@ impl<E: Effects> Recovery<'_, E> {
             return Err(Rejected::Joining);
         }
         if self.leadership.campaign().is_some_and(|campaign| campaign.resets) {
-            // The reset continues until a majority has promised, or the others have another leader.
+            // The reset continues until a majority has promised, or the other members have another leader.
             return Ok(self.agreement.ballots.promised);
         }
         let Agreement { id, ballots, .. } = &*self.agreement;
@@ -265,7 +265,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Takes over if a majority has promised and nothing is missing. Otherwise requests what is missing.
+    /// Takes over if a majority has promised and this candidate holds all messages that it needs. Otherwise requests
+    /// the missing ones.
     pub(super) fn count_promises(&mut self) {
         let Some(campaign) = self.leadership.campaign() else { return };
         for Promise { state, .. } in &campaign.promises {
@@ -400,7 +401,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.effects.recovered(ballot, clock);
         self.effects.begin_stream(ballot);
         for member in self.agreement.id.others() {
-            // A history that begins with nothing has no application state that must come first.
+            // A history that begins with an empty state has no application state that must be sent first.
             self.install_at(member, self.admits(member) && !from_nothing);
         }
         self.lead_if_installed();
@@ -474,7 +475,7 @@ impl<E: Effects> Recovery<'_, E> {
         let Install { ballot, counter, state } = &mut install;
         let (leader, joining, incarnation) = (ballot.leader(), self.membership.joining_life(), state.incarnation);
         if joining.is_some_and(|life| !admits.contains(&Joiner { process: self.me(), life })) {
-            // This ballot may depend on what this process has forgotten.
+            // This ballot may depend on messages that this process has forgotten.
             return;
         }
         if joining.is_some() {
@@ -556,7 +557,8 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.deliver_due(self.effects);
     }
 
-    /// Installs the pending state if nothing is missing. Otherwise requests what is missing, if `ask`.
+    /// Installs the pending state if this member holds all bodies that the state needs. Otherwise requests the missing
+    /// bodies or the application's state, if `ask` is `true`.
     pub(super) fn go_on_installing(&mut self, ask: bool) {
         let Stage::Installing(install) = &self.leadership.stage else { return };
         let (ballot, leader, messages) = (install.ballot, install.ballot.leader(), &self.agreement.messages);

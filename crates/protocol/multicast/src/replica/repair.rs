@@ -15,7 +15,7 @@ use crate::{ClientId, GroupId};
 /// Largest number of bodies that are forwarded at once: half of the peer messages that may wait for one peer.
 pub(super) const BODIES: u64 = 32;
 
-/// The part of a member that requests what it misses, and answers such requests.
+/// The part of a member that requests missing messages and decisions, and answers such requests.
 pub(super) struct Repair<'a, E> {
     pub(super) agreement: &'a mut Agreement,
     /// `true` if this member leads.

@@ -22,7 +22,7 @@
 //!   one.
 //! - *The history of a running member is never replaced by another one.* A state names where its history began, and how
 //!   many deliveries each reset kept. A member *ends* if it has delivered more than its own history has in common with
-//!   a state that it receives. It is inactive from then on, and a process without memory in its place is admitted.
+//!   a state that it receives. It is inactive afterwards, and a process without memory in its place is admitted.
 //! - *A campaign continues from the incarnation of its candidate's state* (`Membership::goes_on_from`), also when the
 //!   candidate moves above another history and tries again. A promise to a candidate that moves is binding only for its
 //!   ballot: until a majority has installed that, nothing is agreed in it. A member that promised a reset continues
@@ -69,7 +69,8 @@ pub(super) fn check_reset(
 }
 
 impl<E: Effects> Recovery<'_, E> {
-    /// Begins a new incarnation, which ends another one, with this member's state, or with nothing if `empty`.
+    /// Begins a new incarnation, which ends the incarnation `ends`, with this member's state, or with an empty state if
+    /// `empty`.
     pub(super) fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<Ballot, Rejected> {
         check_reset(self.agreement, self.membership, ends, empty)?;
         let (ballot, incarnation) = self.next_incarnation()?;

@@ -1,8 +1,8 @@
 //! Settling: how the other groups end messages that were in flight to a group whose history has ended.
 //!
-//! A group was reset, or founded anew. Its new history (m, u) does not contain what other groups had in flight to the
-//! previous one. Some members may have delivered part of that, by acknowledgements of the old history.
-//! `tests/settling.rs` explores the rules.
+//! A group was reset, or founded anew. Its new history (m, u) does not contain the messages that other groups had in
+//! flight to the previous one. Some members may have delivered some of these messages, by acknowledgements of the old
+//! history. `tests/settling.rs` explores the rules.
 //!
 //! # At a group that begins anew
 //! *No message that was multicast to the previous history is assigned in the new one.* The new history keeps the

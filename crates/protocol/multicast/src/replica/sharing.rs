@@ -1,10 +1,10 @@
-//! The shares of clients, which keep a client that fills its window from delaying the others.
+//! The shares of clients. They prevent a client that fills its window from delaying other clients.
 
 use super::ReplicaConfig;
 use crate::mutant::mutant;
 use crate::{ClientId, Mutant};
 
-/// The limit of a leader's assignments for one client while others multicast, too.
+/// The limit of a leader's assignments for one client while other clients multicast, too.
 ///
 /// Deliveries follow the order of assignment, so a new message waits for all messages that are already assigned. While
 /// several clients are active, a client's messages to this group alone are assigned only as long as fewer than a share

@@ -1,7 +1,8 @@
 //! Detection of a follower whose stream lacks entries that its leader has appended.
 //!
-//! A follower asks its leader for what it misses: `Ask` for a decision, `WantBodies` for a body. The answer helps only
-//! if the entry that it is about is processed. If entries are lost, no answer to these requests ever helps.
+//! A follower sends its leader requests for the information that it misses: `Ask` for a decision, `WantBodies` for a
+//! body. The answer helps only if the entry that it is about is processed. If entries are lost, no answer to these
+//! requests ever helps.
 
 /// The evidence that a follower's stream lacks entries that the leader has appended, and the age of that evidence.
 ///
@@ -23,8 +24,8 @@
 ///   is down.
 /// - Starvation causes no delivery: the state comes from the leader of the installed ballot, like any other that it
 ///   sends, and is processed by `on_install`.
-/// - A follower that already waits for a state is not starved: `go_on_installing` repeats the requests for what that
-///   lacks.
+/// - A follower that already waits for a state is not starved: `go_on_installing` repeats the requests for the bodies
+///   that the state needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Starvation {
     /// `true` if there is evidence.

@@ -22,14 +22,14 @@
 //!
 //! # Invariants
 //! 1. *A member that answered `Closed` for generation G accepts no body of a smaller generation from a client's ring,
-//!    and reports to no such process what it holds.* The answer counts only in the ballot that its sender had
+//!    and reports to no such process which messages it holds.* The answer counts only in the ballot that its sender had
 //!    installed, and only at the leader of that ballot. So closings are in no promise and no state: if the ballot ends
 //!    first, the next leader asks again.
-//! 2. *The first slot is after everything that any member of a majority held without a gap when it answered.* The
+//! 2. *The first slot is after all messages that any member of a majority held without a gap when it answered.* The
 //!    leader itself holds all of these messages before it appends the succession. An answer whose bodies do not arrive
 //!    is dropped, and its sender is asked again.
 //! 3. *A succession counts when it is settled*, like a no-op. Then every later leader's state has it, and no message of
-//!    an earlier process is assigned to the slots from the first one on. Until then a later leader may lack it, and may
+//!    an earlier process is assigned to its first slot or a later one. Until then a later leader may lack it, and may
 //!    assign messages that would be void. So neither another group nor the process is notified before.
 //! 4. *No two messages have the same id.* A generation is reported to one life. It is above all generations whose
 //!    successions the home group has. Generations that were reported are settled, so no later leader lacks one. A home
@@ -54,9 +54,10 @@
 //! a message that is void by a succession of a later ballot c, while the next process's message m is in the same slot.
 //! A slot accepts no other body once it is assigned. So the member would wait for m for ever with c's state, or would
 //! lead without it. But m exists, so its succession is settled in c: a majority has processed it. So no message of
-//! earlier processes from m's slot on can be decided in b, nor was one assigned in b after the succession, which b
-//! lacks. Every later leader's state is of c or later, and none adopts these assignments of b. So they are dropped when
-//! a state names m, before bodies are requested. The succession itself need not be known to be settled by then.
+//! earlier processes in m's slot or a later one can be decided in b, nor was one assigned in b after the succession,
+//! which b lacks. Every later leader's state is of c or later, and none adopts these assignments of b. So they are
+//! dropped when a state names m, before bodies are requested. The succession itself need not be known to be settled by
+//! then.
 //!
 //! # Retained successions
 //! Another group may ask much later for the timestamp of a void message. By then its slot, which an item names by few
@@ -90,7 +91,7 @@ use crate::{Ballot, ClientId, GroupId, ids};
 /// Number of successions of one client at which a leader asks other groups which of them can be dropped.
 const RETIRE_FROM: usize = 4;
 
-/// The part of a member that lets processes take over client ids.
+/// The part of a member that handles takeovers of client ids.
 pub(super) struct Successions<'a, E> {
     pub(super) agreement: &'a mut Agreement,
     /// The ballot in which this member's answers count.

@@ -1,10 +1,10 @@
 //! Version entries: messages of a group to itself, without a body. Each raises the version of the group's application
 //! by 1.
 //!
-//! All members of a group must do the same at the same position of its order. When some of them run a newer program
-//! than others, all behave like the oldest program until all are new. The position after which they behave like the
-//! newer ones is part of the order: it is the position of a version entry. The version is 1 before the first version
-//! entry of a group's history. Each version entry raises it by 1.
+//! All members of a group must behave alike at the same position of its order. When some of them run a newer program
+//! than others, all behave like the oldest program until all have been upgraded. The position after which they behave
+//! like the newer ones is part of the order: it is the position of a version entry. The version is 1 before the first
+//! version entry of a group's history. Each version entry raises it by 1.
 //!
 //! Version entries are the messages of one of the group's own client ids
 //! ([`Topology::version_client`](crate::Topology::version_client)). Otherwise they are like time entries:

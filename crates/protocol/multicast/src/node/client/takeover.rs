@@ -69,7 +69,7 @@ impl Takeover {
 }
 
 impl<F: Fabric> Client<F> {
-    /// Restricts the groups that this client opens to `to` and its home group. Other groups are opened when something
+    /// Restricts the groups that this client opens to `to` and its home group. Other groups are opened when a message
     /// is first submitted to them. By default a client opens all groups.
     ///
     /// Opening fewer groups saves work if clients are short-lived: each group orders an entry for a process that opens

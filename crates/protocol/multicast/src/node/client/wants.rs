@@ -13,7 +13,7 @@ pub struct Wants {
     /// [`Delivered::enveloped`](crate::Delivered::enveloped).
     pub enveloped: bool,
     /// The message is ordered after all messages whose final time is at most this one, in any group; 0 sets no
-    /// condition. A leader whose physical time is more than the clock bound behind it does not order the message, nor
-    /// later messages of this client, until that has changed.
+    /// condition. If this time is more than the clock bound ahead of a leader's physical time, the leader orders
+    /// neither the message nor later messages of this client until its physical time has advanced.
     pub not_before: u64,
 }

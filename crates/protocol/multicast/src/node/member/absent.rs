@@ -6,12 +6,12 @@
 //! for a client writes to it, and thereby learns whether the link is up.
 //!
 //! - A client that is not away and still leaves a gap open for the timeout is stalled, or has lost the bytes that it
-//!   had to write. The member then ends the connection. A running client reconnects and writes what is missing. If the
-//!   connected process came later and waits until it may begin, it has not left the gap; the process that left the gap
-//!   is away.
+//!   had to write. The member then ends the connection. A running client reconnects and writes the missing messages. If
+//!   the connected process came later and waits until it may begin, it has not left the gap; the process that left the
+//!   gap is away.
 //! - A client is *given up* if the process that left the gap is away for the timeout, and for the same time the leader
 //!   has seen one gap before a message that is held. The leader gives the client up, and so does each member that the
-//!   leader asks what it holds in the gap. From then on they accept nothing of its generation.
+//!   leader asks for the message in the gap. Afterwards they accept no messages of its generation.
 //!
 //! # Invariants
 //! - A client that was given up, or whose generation is closed (`no_op.rs`), is refused: a member answers its hello
@@ -21,7 +21,7 @@
 //!   client that is cut off only from the leader proceeds with the other members, and the messages that they forward
 //!   arrive in any order.
 //! - Each member measures by itself how long a client is away, starting with the member's first check. So a member that
-//!   restarts without memory waits as long as all others did.
+//!   restarts without memory waits for the full timeout again.
 
 use std::time::Duration;
 

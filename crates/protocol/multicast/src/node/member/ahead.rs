@@ -1,8 +1,9 @@
 //! The deliveries that the application has made beyond those of the state machine, and the history to which they
 //! belong.
 //!
-//! A transferred state arrives before the state machine takes it over (`transfer.rs`), so the application may be ahead.
-//! The deliveries ahead belong to one history of the group: that of the incarnation in the transfer's name.
+//! The application restores a transferred state before the state machine adopts it (`transfer.rs`), so the application
+//! may be ahead. The deliveries ahead belong to one history of the group: that of the incarnation in the transfer's
+//! name.
 //!
 //! # Invariant
 //! *No delivery of a history that has ended stays in an application.* A state of another incarnation is passed to the

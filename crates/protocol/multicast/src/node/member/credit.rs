@@ -15,8 +15,8 @@ impl<F: Fabric> Member<F> {
             self.send_client_credits(idle);
         }
         let Member { fabric, links, peers, streams, outputs, gate, .. } = self;
-        // Only rings that this round looked at can have consumed something. A credit that cannot be sent now is sent
-        // when its peer writes again, or in the next round that looks at everything.
+        // A credit can be due only for rings at which this round looked. A credit that cannot be sent now is sent when
+        // its peer writes again, or in the next round that looks at all peers.
         for process in gate.looked_at(peers.len()) {
             if let Some(peer) = &mut peers[process.index()] {
                 outputs.counts.write(Step::Credit, peer.inbound.send_credit(fabric, links));
@@ -154,7 +154,7 @@ impl<F: Fabric> Member<F> {
             // The next process gets its credit when it connects.
             return false;
         }
-        // The first credit of a process that takes over a ring must cover everything in the ring, so the ring is
+        // The first credit of a process that takes over a ring must cover all records in the ring, so the ring is
         // drained first.
         if (body.settling && !body.drained) || !body.ring.credit.ready(fabric, links) {
             return true;

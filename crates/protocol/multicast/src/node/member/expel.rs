@@ -43,7 +43,7 @@ impl<F: Fabric> Member<F> {
             let (quiet, lap) = (peer.outbound.quiet_cells(), peer.outbound.lap_cells());
             peer.outbound.look(fabric, step, quiet, 0);
             if !connected && (waiting.len() / LINE_WORDS) as u64 > lap {
-                // This member never connected. It gets what it missed when it connects.
+                // That member never connected. It receives the items that it missed when it connects.
                 peer.outbound.targets[0].give_up();
             }
         }

@@ -166,7 +166,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Informs the state machine of members whose links came up, so that it sends them what they lack.
+    /// Informs the state machine of members whose links came up, so that it sends them the messages and items that they
+    /// lack.
     pub(super) fn meet_peers<A: Application>(&mut self, app: &mut A) -> bool {
         let any = !self.recovery.fresh.is_empty();
         while let Some(process) = self.recovery.fresh.pop() {

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - A peer message that fences is passed to the state machine only when no process but its ballot's leader can write a
-//!   stream here, and what was written is processed. All other work proceeds meanwhile, because nothing is promised
-//!   yet.
+//!   stream here, and all records that were written before are processed. All other work proceeds meanwhile, because
+//!   nothing is promised yet.
 //! - A state that is to be installed and the position at which the stream resumes travel in one peer message.
 
 use std::collections::VecDeque;
@@ -369,7 +369,8 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Revokes the access to the stream rings here from all members but `except`. Call it again until it returns true:
-    /// then the revocation has taken effect, what those members wrote is here, and no write of theirs lands any more.
+    /// then the revocation has taken effect, all earlier writes of those members have landed, and no write of theirs
+    /// lands any more.
     #[doc(hidden)]
     pub fn fence(&mut self, except: Option<ProcessId>) -> bool {
         self.streams.fence(&mut self.fabric, except)
@@ -481,9 +482,9 @@ impl<F: Fabric> Member<F> {
         words.extend_from_slice(&[LETTER, 0, 0]);
         letter.encode(words);
         if installs && self.assemblers[to.index()].has_room(words.len(), 0, self.letter_bytes) {
-            // A follower that has this state has everything that was written before, so its stream restarts after that.
-            // The stream must not restart if this message is dropped here: an earlier message may still arrive, and the
-            // stream then resumes at the position in that message.
+            // The state contains all stream entries that were written so far, so the follower's stream restarts after
+            // them. The stream must not restart if this message is dropped here: an earlier message may still arrive,
+            // and the stream then resumes at the position in that message.
             let start = self.start_stream(to).unwrap_or(Start::NONE);
             words[1..ENVELOPE].copy_from_slice(&[start.position, start.generation]);
         }

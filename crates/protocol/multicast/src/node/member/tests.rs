@@ -101,7 +101,7 @@ fn first_process_of_a_client_id_has_generation_zero() {
     assert_eq!(Bed::new().first_multicast().generation(), 0);
 }
 
-/// A follower knows of a generation only that one of its slots is a no-op whose message nobody has seen.
+/// The only thing that a follower knows of a generation is a no-op whose message no member has seen.
 #[test]
 fn new_process_skips_a_generation_closed_by_a_nameless_no_op() {
     let mut bed = Bed::new();
@@ -112,7 +112,7 @@ fn new_process_skips_a_generation_closed_by_a_nameless_no_op() {
 }
 
 /// A slot that the client has not used can only be freed if another process with its client id used it. The client then
-/// cannot know what became of its own messages.
+/// cannot know whether its own messages were delivered.
 #[test]
 fn client_is_superseded_when_slots_it_never_used_are_freed() {
     let mut bed = Bed::new();
@@ -137,7 +137,7 @@ fn transfer(leader: &mut Member<SimFabric>, to: ProcessId, bytes: usize) -> Outg
     OutgoingTransfer::new(to, name, (leader.outputs.applied, frozen), 1 << 20, leader.recovery.now)
 }
 
-/// A receiver that is behind requests so much that replies to it are always queued.
+/// A receiver that lags sends so many requests that answers to it are always queued.
 #[test]
 fn transfer_pieces_are_sent_while_other_peer_messages_wait() {
     let mut bed = Bed::new();

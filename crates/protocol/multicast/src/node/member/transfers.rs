@@ -139,7 +139,7 @@ impl<F: Fabric> Member<F> {
         let letter = TransferLetter::decode(words, tail)?;
         self.transfers.is_due = true;
         match letter.subject {
-            // This member does not answer, so the second donor freezes nothing and asks again.
+            // This member does not answer, so the second donor does not freeze its application and asks again.
             Subject::Query if self.is_busy_with_another(from) => {}
             Subject::Query => self.say_standing(from),
             Subject::Standing(standing) => self.take_standing(from, standing),

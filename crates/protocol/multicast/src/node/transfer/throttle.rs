@@ -145,8 +145,8 @@ mod tests {
         assert!(throttle.budget.is_none(), "a stalled receiver slows no client down");
     }
 
-    /// Returns the ticks until nothing waits, if the receiver consumes `taken` deliveries per tick and clients send
-    /// 1000 unless limited.
+    /// Returns the number of ticks until the backlog is empty, if the receiver consumes `taken` deliveries per tick and
+    /// clients send 1000 unless limited.
     fn catches_up(taken: u64, percent: u32) -> Option<u64> {
         let mut throttle = usual();
         let (mut delivered, mut waiting) = (600_000, 50_000);
