@@ -1,5 +1,5 @@
-//! A broadcast with a lying process: it sends two messages with the same number. No two processes deliver different
-//! messages, and all can prove who lied.
+//! A broadcast with a lying process, which sends two messages with the same number. No two processes deliver different
+//! messages, and all can prove which process lied.
 //!
 //! `cargo run -p stentor --example broadcast_liar` runs four processes of a broadcast in this process, turned by one
 //! thread. Process `d` lies in every fifth message. The others deliver the same messages from it, and obtain evidence
@@ -44,12 +44,12 @@ fn configuration() -> String {
 /// Starts `d`, which sends 30 messages. In every fifth one, it sends `b` and `c` mostly another message than `a`.
 fn liar(directory: &Path) -> Result<Liar<ShmFabric>, Box<dyn Error>> {
     let plan = ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &configuration())?)?;
-    let neb = plan.config().neb().ok_or("there is a section [neb]")?;
+    let neb = plan.config().neb().ok_or("the configuration has no section [neb]")?;
     let (me, salt) = (ProcessId(3), plan.config().salt());
     let bind = BindConfig { sockets: directory.join("sockets"), ..BindConfig::default() };
     let fabric = ShmFabric::start_in(&plan, Role::Broadcast(neb), me, &bind)?;
     let authority = neb.authority(salt, me, &secret(3))?;
-    let lies = Lies::default().with("two-values").ok_or("there is a lie of this name")?;
+    let lies = Lies::default().with("two-values").ok_or("no lie has this name")?;
     let others = [ProcessId(1), ProcessId(2)].into_iter().collect();
     Ok(Liar::new(fabric, *neb.config(), salt, Some(authority), lies, 30, others)?.equivocating_every(5))
 }

@@ -1,8 +1,8 @@
 //! A broadcast in mode `quorum`: it continues when a process ends.
 //!
 //! `cargo run -p stentor --example broadcast_quorum` runs four processes of a broadcast in this process, turned by one
-//! thread. Each sends a message. Then one of them ends, and the others continue without it. In mode `all` they would
-//! wait for it until an operator removes it.
+//! thread. Each process sends a message. Then one of them ends, and the others continue without it. In mode `all` they
+//! would wait for that process until an operator removes it.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ impl Processes {
                 let _ = process.turn(|event| *heard += u64::from(matches!(event, Heard::Message { .. })))?;
             }
             if since.elapsed() > PATIENCE {
-                return Err("nothing happens any more".into());
+                return Err("the processes make no progress".into());
             }
         }
         Ok(())

@@ -2,10 +2,11 @@
 //! wait mode is `poll`, `adaptive` or `block`.
 //!
 //! Three processes of this program run the nodes, whose machines have their own threads. In each round, this process
-//! sends one command at a time. It uses the protocol's client, which waits until a majority of the group has delivered
-//! the command and gets no reply, a [`LocalClient`] and a [`Client`], which wait for the reply. It also passes a value
-//! to another thread and back. The last lines are medians, and their ratio to the first figure plus the hand-overs: two
-//! for a `LocalClient`, to the apply thread and back, and four for a `Client`.
+//! sends one command at a time. It uses three clients: the protocol's client, which gets no reply and waits until a
+//! majority of the group has delivered the command, and a [`LocalClient`] and a [`Client`], which wait for the reply.
+//! It also passes a value to another thread and back, which takes two hand-overs. The last lines show the medians. They
+//! also compare the latency of each of the last two clients with the latency without a reply plus the necessary
+//! hand-overs: two for a `LocalClient`, to the apply thread and back, and four for a `Client`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

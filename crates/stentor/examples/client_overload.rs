@@ -6,7 +6,7 @@
 //! printed. Last, two modest clients with four calls in flight each are measured alone, and beside a greedy client that
 //! calls whenever there is room. Their rates are printed, and the number of commands that were ordered between the last
 //! answer before a call and the call's own command. All processes share the machine's processors, so the rates depend
-//! on those; the number of commands does not.
+//! on the machine. The number of commands does not.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! A server that is its own client: three nodes of a replicated counter in this process, each with an embedded client.
 //! The node turns the client, which needs neither its own thread nor, on `roce`, its own address.
 //!
-//! `cargo run -p stentor --example embedded` prints the answer to each of them.
+//! `cargo run -p stentor --example embedded` prints the answer to each client.
 
 use std::io::{self, Read, Write};
 

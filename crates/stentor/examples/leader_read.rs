@@ -1,5 +1,5 @@
-//! Reads at the leader: each contains every command that any client was answered before, and takes no position in the
-//! order.
+//! Reads at the leader. Each read reflects every command that the group had answered to any client before, and takes no
+//! position in the order.
 //!
 //! `cargo run -p stentor --example leader_read` starts three nodes of a replicated value in this process. One client
 //! changes the value, and another one reads it after each change. Then the example repeats this with ordered reads,
@@ -43,8 +43,8 @@ impl Frozen for Value {
     }
 }
 
-/// Writes and reads alternately. Returns how many reads saw the last write, and the number of positions from the first
-/// write on.
+/// Writes and reads alternately. Returns the number of reads that saw the last write, and the number of positions that
+/// all writes and reads took.
 fn rounds(writer: &Client, reader: &Client, group: Group, how: Consistency) -> Result<(u64, u64), Box<dyn Error>> {
     let (mut fresh, mut first, mut last) = (0, None, 0);
     for round in 0..ROUNDS {

@@ -16,10 +16,10 @@ struct Lock {
     queue: VecDeque<SessionId>,
 }
 
-/// The locks. A command is `+` or `-` and the name of a lock: a session acquires it, or releases it.
+/// The locks. A command is `+` or `-` followed by the name of a lock: the session acquires the lock, or releases it.
 #[derive(Clone, Default)]
 struct Locks {
-    /// Last number. Numbers rise, so a resource that has seen one number refuses smaller ones.
+    /// The last fencing number. Numbers rise, so a resource that has seen one number refuses smaller ones.
     last: u64,
     by_name: BTreeMap<Vec<u8>, Lock>,
 }

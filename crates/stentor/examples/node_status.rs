@@ -58,7 +58,7 @@ fn watch(node: &NodeHandle<Nothing>, last: &mut String, done: impl Fn(&Status) -
             return Ok(());
         }
         if since.elapsed() > PATIENCE {
-            return Err("it does not come to that".into());
+            return Err("the condition did not hold in time".into());
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -73,8 +73,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Wait until there is a leader and all members are connected.
     let is_whole = |status: &Status| !status.joining && status.others.iter().all(|other| other.connected);
     watch(&nodes[0], &mut String::new(), |status| is_whole(status) && status.leader.is_some())?;
-    let leader = nodes[0].status()?.leader.ok_or("one leads")?;
-    let stopped = nodes.remove(NAMES.iter().position(|name| *name == leader).ok_or("it is one of the three")?);
+    let leader = nodes[0].status()?.leader.ok_or("no member leads")?;
+    let stopped = nodes.remove(NAMES.iter().position(|name| *name == leader).ok_or("the leader is none of the three")?);
 
     let mut last = String::new();
     watch(&nodes[0], &mut last, is_whole)?;

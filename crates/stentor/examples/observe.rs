@@ -1,5 +1,6 @@
-//! Follows a group, and prints its commands: `observe g1` in the directory of `cluster.toml`. With a file, `observe g1
-//! position`, it stores its position there, and resumes from it after a restart.
+//! Follows a group, and prints the group's commands: run `observe g1` in the directory of `cluster.toml`. With the name
+//! of a file, as in `observe g1 position`, the program stores its position in the file, and resumes from it after a
+//! restart.
 //!
 //! The group may be run by `stentor node` or by another program.
 

@@ -4,9 +4,9 @@
 //! other. Safety never depends on an election. A wrong election costs time, but ballots and majorities protect what is
 //! agreed.
 //!
-//! A node elects by heartbeats. With the feature `unstable-core`, `NodeBuilder::start_hooked` lets a program replace
-//! that. This example turns members without nodes, which is shorter. The documentation of the crate `stentor-election`
-//! has the rules of an election.
+//! A node elects by heartbeats. With the feature `unstable-core`, a program can replace the election through
+//! `NodeBuilder::start_hooked`. This example turns members without nodes, which is shorter. The documentation of the
+//! crate `stentor-election` states the rules of an election.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -30,8 +30,8 @@ process = [ { id = "a", address = "h1:1" }, { id = "b", address = "h2:1" }, { id
 /// Time limit of the example; reached only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The last appointment: its number and the process. Every member can read it. In a real program it is a file or a
-/// service.
+/// The last appointment: its number, and the appointed process. Every member can read the board. In a real program the
+/// board is a file or a service.
 #[derive(Clone, Default)]
 struct Board(Rc<Cell<Option<(u64, ProcessId)>>>);
 
@@ -69,7 +69,8 @@ impl Election for Appointed {
         Err(HandOverError::Unsupported)
     }
 
-    /// Called when the protocol meets a ballot. A leader with a smaller one is appointed again, above it.
+    /// Called when the protocol receives a ballot. A leader with a smaller ballot is appointed again, with a larger
+    /// number.
     fn witness(&mut self, epoch: u64, _: ProcessId) {
         if self.leads_in.is_some_and(|own| own <= epoch) {
             self.board.appoint(self.me, epoch);
@@ -103,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 driver.poll(now, member);
             }
             if start.elapsed() > PATIENCE {
-                return Err("it does not lead".into());
+                return Err("the appointed member does not lead".into());
             }
         }
         println!("{} leads", plan.name(processes[at]));

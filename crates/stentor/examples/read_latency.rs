@@ -3,9 +3,9 @@
 //!
 //! Three processes of this program run the nodes, whose machines have their own threads. In each round, this process
 //! reads one value at a time with a [`LocalClient`]: ordered, at the leader, and at any member. It also measures the
-//! parts of a read at the leader: it passes a value to another thread and back, and exchanges writes with a fourth
-//! process on the bare fabric, there and back, and with the completion of a write. Then it runs ordered reads, and
-//! reads at the leader, with 256 reads in flight. The last lines are medians.
+//! parts of a read at the leader: two hand-overs of a value between threads, a write to a fourth process and a write
+//! back on the bare fabric, and a write with its completion. Then it runs ordered reads, and reads at the leader, with
+//! 256 reads in flight. The last lines show the medians.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ use nodes::{Nodes, Result, configuration, wait_mode};
 const READS: usize = 500;
 /// Number of reads of each kind in a round, with many in flight.
 const MANY: usize = 20_000;
-/// Number of reads in flight then.
+/// Number of reads in flight in the measurement with many.
 const UNDER_WAY: usize = 256;
 const QUERY: [u8; 16] = [7; 16];
 const USAGE: &str = "usage: read_latency shm|roce poll|adaptive|block [ROUNDS]";

@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
 
     let client = cluster.client().connect()?;
-    // This precedes the calls, because notifications before it are lost.
+    // The receiver is created before the calls, because earlier notifications are lost.
     let mut notifications = client.notifications();
     let mut asked = 0;
     for (ms, text) in [(400_u64, "eat the cake"), (200, "bake the cake")] {

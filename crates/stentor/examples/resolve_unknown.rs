@@ -1,4 +1,4 @@
-//! A command with an unknown outcome: the process that sent it has died, and a later process finds out.
+//! A command with an unknown outcome: the process that sent it has died, and a later process finds the outcome.
 //!
 //! `cargo run -p stentor --example resolve_unknown` starts three nodes of an account in this process. Then it starts
 //! itself again, several times in turn, as `resolve_unknown pay DIRECTORY`. Such a process writes its session and the

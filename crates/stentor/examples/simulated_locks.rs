@@ -1,6 +1,6 @@
 //! A lock service under simulation: 200 seeds with all faults. In your own project this is a `#[test]`.
 //!
-//! cargo run --example simulated_locks --features sim
+//! Run it with `cargo run --example simulated_locks --features sim`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

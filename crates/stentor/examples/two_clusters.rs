@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             // The observer may start with the state, which contains the commands so far.
             Some(Observed::State(state)) => println!("the state at the beginning: {} bytes", state.bytes.len()),
             Some(_) => {}
-            None => return Err("nothing comes".into()),
+            None => return Err("no event arrived in time".into()),
         }
     }
     for (name, client, group) in [("near", &writer, near_group), ("far", &bridge, far_group)] {

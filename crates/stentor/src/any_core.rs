@@ -1,8 +1,9 @@
 //! A macro that defines one type for a `Core` on any of several fabrics.
 
-/// Defines `AnyCore`, an enum of the module's `Core` on each of these fabrics that is built in, and `on!`, which
-/// evaluates an expression on the core inside. Each use of `on!` matches the fabric once and compiles the expression
-/// once for each fabric. The `$` argument is the `$` of the macro `on!`.
+/// Defines an enum `AnyCore` and a macro `on!`. `AnyCore` has one variant for each listed fabric that is built in; the
+/// variant contains the module's `Core` on that fabric. `on!` evaluates an expression on the core inside. It matches
+/// the fabric once, and compiles the expression once for each fabric. The definition of `on!` needs a literal `$`,
+/// which the first argument passes.
 ///
 /// ```ignore
 /// any_core!($ Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce");

@@ -1,7 +1,7 @@
 //! Errors whose `Debug` is their `Display`.
 
-/// Implements `Debug` by the `Display` of each error. A `main` that returns an error prints its `Debug`, and the remedy
-/// that the user needs is in the `Display` text.
+/// Implements `Debug` for each error by its `Display`. A `main` that returns an error prints the `Debug` text, and only
+/// the `Display` text contains the remedy.
 macro_rules! debug_as_display {
     ($($error:ty),+ $(,)?) => {
         $(impl std::fmt::Debug for $error {

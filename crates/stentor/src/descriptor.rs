@@ -1,4 +1,4 @@
-//! One descriptor that reports all events for which the owner of a channel or broadcast must turn it.
+//! A descriptor that becomes readable whenever the owner of a channel or broadcast must run its next round.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,12 +10,12 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// A descriptor that is readable when something has landed or the next turn is due. An event loop needs no timer beside
-/// it.
+/// An epoll descriptor that is readable when the fabric has an event or the next round is due. An event loop therefore
+/// needs no timer of its own.
 ///
 /// # Invariants
-/// The timer does not expire before `until`. A timer that already expires early enough is not set again, so an owner
-/// that sleeps often makes this system call only once in many sleeps.
+/// The timer does not expire before `until`. [`sleep_for`](Descriptor::sleep_for) does not set a timer again that
+/// expires early enough, so an owner that sleeps often makes the system call only once in many sleeps.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     epoll: OwnedFd,
@@ -24,7 +24,7 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Creates a descriptor that becomes readable with `fabric`, if the fabric has a descriptor.
+    /// Creates the descriptor. It is also readable whenever `fabric`, the descriptor of the fabric, is readable.
     pub(crate) fn new(fabric: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -35,8 +35,8 @@ impl Descriptor {
         Ok(Descriptor { epoll, timer, until: None })
     }
 
-    /// Makes the descriptor readable whenever `source` is, until `source` is closed, and, if `writes`, whenever
-    /// `source` accepts bytes.
+    /// Makes the descriptor readable whenever `source` is readable, until `source` is closed. With `writes`, the
+    /// descriptor is also readable whenever `source` is writable.
     pub(crate) fn watch(&self, source: impl AsFd, writes: bool) -> io::Result<()> {
         let flags = if writes { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
         match epoll::modify(&self.epoll, &source, epoll::EventData::new_u64(2), flags) {

@@ -4,19 +4,20 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, Idle, WaitMode};
 
-/// Number of rounds between two polls of the fabric for events. A round without other work polls, too.
+/// Number of rounds between two polls of the fabric for events. Rounds without other work poll as well.
 const HOUSEKEEP_ROUNDS: u32 = 64;
 /// Longest sleep with a descriptor. Some connection events do not make the descriptor readable.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 /// Longest sleep on a fabric without a descriptor, which cannot wait for incoming writes.
 const BLIND: Duration = Duration::from_millis(1);
 
-/// Counts rounds, and decides what follows each. An endpoint that is idle for long hardly spins.
+/// Counts rounds, and decides whether the owner spins, yields or sleeps after each one. An endpoint that has been idle
+/// for long hardly spins.
 #[derive(Debug)]
 pub(crate) struct Pace {
     backoff: Backoff,
     rounds: u32,
-    /// Time of the last round that did work, as of the last look at the clock.
+    /// Time at which the last round with work was noticed. The clock is read only before a sleep.
     last_work: Instant,
     has_worked: bool,
 }

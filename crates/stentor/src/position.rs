@@ -9,38 +9,39 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Group;
 
-/// The position of a command in the global order, as one group applies it. Positions compare as the global order does.
-/// In all groups that apply a command, its time and the group of its time are equal; the index is specific to each
-/// group.
+/// The position of a command in the global order, as one group applies it. `Ord` compares positions by the global
+/// order. A command has the same [`time`](Position::time) and [`group`](Position::group) in all groups that apply it,
+/// and a different [`index`](Position::index) in each.
 ///
-/// The position of a read is that of the last command, or other entry, that the answer contains.
+/// The position of a read is the position of the last command, or other entry of the order, that the answer reflects.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Position {
     /// Time at which the command was ordered, in nanoseconds since 1970 if most members' clocks are right.
     pub time: u64,
-    /// Group that assigned the time. Commands of two groups may have the same time, and this field distinguishes them.
+    /// Group that assigned the time. Two groups may assign the same time to different commands, which this field then
+    /// distinguishes and orders.
     pub group: Group,
-    /// Number of the command in the group that applies it, from 1.
+    /// Number of the command in the order of the group that applies it, counted from 1.
     pub index: u64,
-    /// Group that applies the command, and in whose order `index` counts.
+    /// Group that applies the command. `index` counts in the order of this group.
     pub applied_in: Group,
-    /// History of that group in which `index` counts. It changes when the group is reset or starts from nothing. 0 if
-    /// it is unknown. It only shows whether the group still knows the position.
+    /// Identifier of the history of `applied_in` in which `index` counts, or 0 if it is unknown. The group gets another
+    /// history when it is reset or starts from nothing, and then no longer knows positions of the earlier history.
     pub incarnation: u64,
-    /// Time after which commands of an [observing](crate::Client::observe) session are ordered, if it is later than
-    /// `time`. A read at the leader may be ordered after more commands than its answer contains. Not part of the
-    /// position itself.
+    /// Time after which later commands of a session that [observes](crate::Client::observe) this position are ordered,
+    /// if this time is later than `time`. A read at the leader may follow a later time than that of the last command in
+    /// its answer. Comparisons of positions ignore this field.
     pub(crate) heard: u64,
 }
 
 /// Version of the encoding.
 const VERSION: u8 = 1;
 
-/// An error: the bytes do not encode a [`Position`].
+/// The error of [`Position::from_bytes`]: the bytes do not encode a position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
-    "these bytes are no position, or one that another version of this library wrote; use those that `Position::to_bytes` returned"
+    "the bytes are not a position, or another version of this library wrote them; pass the bytes that `Position::to_bytes` returned"
 )]
 pub struct PositionError;
 
@@ -74,10 +75,11 @@ impl Position {
         bytes
     }
 
-    /// Decodes the bytes that [`to_bytes`](Position::to_bytes) returned, in a process of the same cluster.
+    /// Decodes the bytes that [`to_bytes`](Position::to_bytes) returned, in this process or in another process of the
+    /// same cluster.
     ///
     /// # Errors
-    /// If the bytes are not a position, or were encoded by another version.
+    /// Returns an error if the bytes are not a position, or if an incompatible version of this library encoded them.
     pub fn from_bytes(bytes: &[u8]) -> Result<Position, PositionError> {
         let (told, sum) = bytes.split_at_checked(37).filter(|_| bytes.len() == Position::BYTES).ok_or(PositionError)?;
         if told[0] != VERSION || sum != digest(told) {

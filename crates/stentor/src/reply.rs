@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-/// The reply to one command, which [`StateMachine::apply`](crate::StateMachine::apply) writes. Its length is bounded.
-/// The buffer is reused for the next command.
+/// The reply to one command, which [`StateMachine::apply`](crate::StateMachine::apply) writes. It has at most
+/// `reply_bytes` of `[limits]`. The buffer is reused for the next command.
 #[derive(Debug)]
 pub struct Reply {
     bytes: Vec<u8>,
@@ -17,7 +17,8 @@ impl Reply {
         Reply { bytes: Vec::new(), most, overflowed: false }
     }
 
-    /// Appends bytes. If they do not all fit, none is appended, and the sender learns that the reply was too long.
+    /// Appends bytes. If they do not all fit, none is appended, and the client's call ends with
+    /// [`CallError::ReplyTooLong`](crate::CallError::ReplyTooLong).
     #[inline]
     pub fn extend(&mut self, bytes: &[u8]) {
         if bytes.len() > self.room() {
@@ -54,7 +55,7 @@ impl Write for Reply {
     /// Appends as many of the bytes as fit.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] if none fits.
+    /// Returns [`io::ErrorKind::StorageFull`] if no byte fits.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let part = &bytes[..bytes.len().min(self.room())];
         if part.is_empty() && !bytes.is_empty() {
@@ -62,7 +63,7 @@ impl Write for Reply {
             let most = self.most;
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
-                format!("a reply has at most {most} bytes: reply less, or raise `reply_bytes`"),
+                format!("a reply has at most {most} bytes: write a shorter reply, or raise `reply_bytes`"),
             ));
         }
         self.bytes.extend_from_slice(part);
@@ -89,7 +90,7 @@ mod tests {
         assert!(reply.has_overflowed() && reply.as_bytes() == b"abc");
         reply.clear();
         assert!(reply.as_bytes().is_empty() && !reply.has_overflowed());
-        let error = write!(reply, "{}", 12_345).expect_err("it is too long");
+        let error = write!(reply, "{}", 12_345).expect_err("the reply is too long");
         assert!(error.kind() == io::ErrorKind::StorageFull && error.to_string().contains("4 bytes"), "{error}");
         assert!(reply.has_overflowed() && reply.as_bytes() == b"1234");
         reply.clear();

@@ -16,10 +16,10 @@ use crate::{Group, Position};
 /// `apply` depends only on the value, the context and the command. It must not read a clock, random numbers or files,
 /// and must not depend on the iteration order of a `HashMap`.
 ///
-/// The methods run on the apply thread of the [`Node`](crate::Node), one after the other, behind a bounded queue. A
-/// slow method delays the queue, and eventually the clients; meanwhile the member still votes and answers its peers.
-/// With [`ApplyThread::Protocol`](crate::ApplyThread::Protocol) the methods run on the protocol's thread, between two
-/// of its rounds. The member then answers nobody while a method runs.
+/// The methods run on the apply thread of the [`Node`](crate::Node), one after the other. Commands wait for them in a
+/// bounded queue. A slow method delays the queue, and eventually the clients; meanwhile the member still votes and
+/// answers its peers. With [`ApplyThread::Protocol`](crate::ApplyThread::Protocol) the methods run on the protocol's
+/// thread, between two of its rounds. The member then answers neither peers nor clients while a method runs.
 ///
 /// # Panics
 /// A machine that panics is *poisoned*: it receives no more commands, is not frozen and cannot be inspected. Its node
@@ -28,15 +28,15 @@ use crate::{Group, Position};
 /// [`restore`](StateMachine::restore). Otherwise the group halts at that command: see
 /// [`Status::halted`](crate::Status::halted).
 pub trait StateMachine: Send + 'static {
-    /// The newest version of the machine's behaviour, and of the format that `freeze` writes, that this program knows:
-    /// 1 to 4096. Raise it when the behaviour of `apply`, `timer` or `session_ended` changes, or the written value
-    /// does.
+    /// Newest version of the state machine that this program knows, from 1 to 4096. A version covers the machine's
+    /// behaviour and the format of the written value. Raise it when the behaviour of `apply`, `timer` or
+    /// `session_ended` changes, or when the format changes.
     ///
     /// Programs are upgraded member by member, and meanwhile all members must behave alike. The machine therefore
-    /// follows the version [in force](Context::version), which is the smallest among all members' programs. When the
-    /// last member runs the new program, the group orders the change: it takes effect at one position in the order, the
-    /// same at all members. The version in force never decreases. A program whose `VERSION` is smaller is refused the
-    /// state, and ends.
+    /// follows the version [in force](Context::version), which is the smallest among all members' programs. When all
+    /// members run the new program, the group orders the change: it takes effect at one position in the order, the same
+    /// at all members. The version in force never decreases. A node whose program has a `VERSION` below the version in
+    /// force cannot restore the group's state, and ends with an error.
     ///
     /// The written value follows the same rule. [`freeze`](StateMachine::freeze), [`Frozen::write`] and
     /// [`restore`](StateMachine::restore) do not receive the version. The machine keeps the last
@@ -54,8 +54,7 @@ pub trait StateMachine: Send + 'static {
     /// Answers a query without changing the value. [`Client::read`](crate::Client::read) sends queries. The default
     /// answer is empty.
     ///
-    /// Members may answer different numbers of queries, so the value must not depend on that, not even through a
-    /// `Cell`.
+    /// Each member answers only some of the queries, so the value must not depend on them, not even through a `Cell`.
     fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply) {
         let _ = (at, query, reply);
     }
@@ -64,20 +63,22 @@ pub trait StateMachine: Send + 'static {
     ///
     /// `at` is the position at which the session ends, the same at all members of the group. It is the position of a
     /// message, often of another client, or of a time entry; the sender and the groups of `at` are those of that
-    /// message. [`Context::session`] of `at` is `None`. The call precedes the application of that message. It is not
-    /// made for sessions that the group lost by a reset or by a start from nothing.
+    /// message. [`Context::session`] of `at` is `None`. This method is called before that message is applied. It is not
+    /// called for sessions that the group lost by a reset or by a start from nothing.
     fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
         let _ = (at, session);
     }
 
     /// Handles a timer that is due: see [`Context::set_timer`]. The timer is no longer set.
     ///
-    /// `at` is the first position in the order whose time is not before the timer's, the same at all members of the
-    /// group. It is the position of a message, often of another client, or of a time entry, which the group orders for
-    /// this purpose if nobody sends anything. At one position, the expired sessions come first, then the timers in the
-    /// order of their times and then of their ids, and the message last. [`Context::session`] is `None`. A timer that
-    /// this method sets for a time that has passed is due at the same position, after the others. After 1000 timers the
-    /// rest moves to the next position.
+    /// `at` is the first position in the order whose time is not before the timer's time. The position is the same at
+    /// all members of the group. It is the position of a message, often of another client, or of a time entry, which
+    /// the group orders for this purpose if nobody sends anything. At one position, expired sessions end first. Then
+    /// the timers fire, in the order of their times and, for equal times, of their ids. The message is applied last.
+    /// [`Context::session`] of `at` is `None`.
+    ///
+    /// A timer that this method sets for a time that has passed fires at the same position, after the others. At most
+    /// 1000 such timers fire at one position. The rest fires at the next position.
     fn timer(&mut self, at: &Context<'_>, timer: u64) {
         let _ = (at, timer);
     }
@@ -104,12 +105,13 @@ pub trait StateMachine: Send + 'static {
     /// [`VERSION`](StateMachine::VERSION).
     fn freeze(&self) -> Self::Frozen;
 
-    /// Replaces the value by one that another member wrote, or by the one that this machine was started with. After a
-    /// panic the old value may be inconsistent: nothing of it may be kept. The bytes may have the format of an older
+    /// Replaces the value by one that another member wrote, or by the one that this machine was started with. Keep no
+    /// part of the old value: it may be inconsistent after a panic. The bytes may have the format of an older
     /// [`VERSION`](StateMachine::VERSION).
     ///
     /// # Errors
-    /// If the bytes are not a valid value. The node then stops: it never continues with part of a state.
+    /// Returns an error if the bytes are not a valid value. The node then ends: it never continues with part of a
+    /// state.
     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()>;
 }
 
@@ -119,7 +121,7 @@ pub trait Frozen: Send + 'static {
     /// minute is aborted and restarted.
     ///
     /// # Errors
-    /// The error of `out`, which then accepts no more bytes, or the reason why the value cannot be written.
+    /// Returns the error of `out` if `out` accepts no more bytes, or another error if the value cannot be written.
     fn write(self, out: &mut dyn Write) -> io::Result<()>;
 
     /// Returns the number of bytes that [`write`](Frozen::write) will write, if it is known. A state that is larger
@@ -255,8 +257,8 @@ impl Context<'_> {
     ///
     /// In a newly founded group, the version of all its programs is in force from the first command on, provided that
     /// all members have exchanged their versions by then; they do so when they connect. Otherwise the first commands
-    /// are applied in version 1, and the group's version follows shortly afterwards. There, a program that no longer
-    /// supports the first versions behaves as in the oldest version that it supports.
+    /// are applied in version 1, and the group's version follows shortly afterwards. For these first commands, a
+    /// program that no longer supports version 1 behaves as in the oldest version that it supports.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version

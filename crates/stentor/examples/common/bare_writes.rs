@@ -14,7 +14,7 @@ use stentor_fabric::{
 
 use super::nodes::{KEY, Result, wait_mode};
 
-/// Number of words of each write: one cache line, the least for a short query and its answer.
+/// Number of words of each write: one cache line, the minimum for a short query and for its answer.
 const WORDS: usize = 8;
 const TARGET: Purpose = Purpose(1);
 /// Time limit; reached only if the other process has died.
@@ -30,8 +30,9 @@ struct End<F> {
     to: Option<RemoteSpan>,
     wait: WaitMode,
     writes: u64,
-    /// Numbers of signalled writes, and of their completions.
+    /// Number of signalled writes.
     posted: u64,
+    /// Number of completions of signalled writes.
     completed: u64,
 }
 
@@ -74,7 +75,7 @@ impl<F: Fabric> End<F> {
         let signalled = signalled || self.writes.is_multiple_of(8);
         let words = [value; WORDS];
         let bytes = words.map(u64::to_ne_bytes);
-        let target = self.to.ok_or("it is not connected")?;
+        let target = self.to.ok_or("the other process is not connected")?;
         let verb = Verb::Write { source: Source::Inline(bytes.as_flattened()), target };
         self.posted += u64::from(signalled);
         self.fabric.post(self.qp, WorkRequest { id: value, verb, signalled })?;
@@ -98,7 +99,7 @@ impl<F: Fabric> End<F> {
         self.until(|end| end.completed == end.posted)
     }
 
-    /// Answers each even value with a write. Nobody waits for an answer to odd values.
+    /// Answers each even value with a write. Odd values need no answer.
     fn echo(&mut self) -> Result<()> {
         let mut last = 0;
         loop {

@@ -64,7 +64,7 @@ impl BroadcastBuilder {
     }
 
     /// Starts the process. It makes progress only in calls of [`turn`](Broadcast::turn). If a killed process still
-    /// holds its port or its place, this waits for up to 5 s.
+    /// holds the port or the place of this process, this function waits for up to 5 s until it is free.
     ///
     /// # Errors
     /// Returns why the process does not start, with the remedy.

@@ -39,7 +39,7 @@ pub enum BroadcastErrorKind {
 pub(super) enum Problem {
     #[error("the configuration has no [neb]")]
     NoSection,
-    #[error("it is none of the processes of the broadcast")]
+    #[error("it is not a process of the broadcast")]
     NotOne { known: Vec<String> },
     #[error("[neb] has `keys`, and no secret key was given")]
     NoSecret,
@@ -55,7 +55,7 @@ pub(super) enum Problem {
     Start(#[from] StartError),
     #[error("{0}")]
     Node(NodeError),
-    #[error("the others do not let it in: {0}")]
+    #[error("the other processes refuse it: {0}")]
     NotLetIn(String),
     #[error("cannot wait: {0}")]
     Wait(WaitError),
@@ -125,14 +125,14 @@ pub enum NotSent {
     /// Some other processes have not connected yet. The broadcast waits for them, so that no process misses a message.
     /// Call `turn` and try again. In mode `quorum` the wait ends `patience_ms` of `[neb]` after a sufficient number of
     /// processes has connected.
-    #[error("the other processes are still waited for; turn, and send again")]
+    #[error("not all other processes have connected yet; call `turn`, and send again")]
     NotBegun,
-    /// A full window of messages is not freed by all processes yet. Call `turn` and try again.
-    #[error("`window` in [neb] messages are not delivered everywhere yet; turn, and send again")]
+    /// A full window of earlier messages is not freed by all processes yet. Call `turn` and try again.
+    #[error("a full `window` of [neb] messages is not delivered everywhere yet; call `turn`, and send again")]
     Full,
     /// The message is longer than the configuration permits.
     #[error(
-        "a message of {bytes} bytes, where {limit} are the most; send it in parts, or raise `payload_bytes` in [neb]"
+        "a message of {bytes} bytes is longer than the limit of {limit} bytes; send it in parts, or raise `payload_bytes` in [neb]"
     )]
     TooLong {
         /// Length of the message, in bytes.

@@ -23,9 +23,10 @@ pub enum Heard<'a> {
         /// The sequence number of the message.
         sequence: u64,
     },
-    /// Two messages were presented under one sequence number: the sender has equivocated, or the witness has lied.
+    /// Two different messages were presented under one sequence number: either their sender has equivocated, or the
+    /// witness that presented one of them has lied.
     Equivocation(Equivocation<'a>),
-    /// A sender broke the protocol in another way.
+    /// A sender violated the protocol in another way.
     Misbehaved {
         /// The name of the sender.
         sender: &'a str,
@@ -36,7 +37,7 @@ pub enum Heard<'a> {
     Removed {
         /// The name of the removed process.
         sender: &'a str,
-        /// The sequence number of its first message that no process delivers.
+        /// The sequence number of the removed process's first message that no process delivers.
         sequence: u64,
     },
 }
@@ -62,7 +63,7 @@ impl<'a> Equivocation<'a> {
         self.evidence.index
     }
 
-    /// Returns the name of the process that presented another message than this process received.
+    /// Returns the name of the witness: the process that presented another message than this process received.
     #[must_use]
     pub fn witness(&self) -> &'a str {
         name(self.names, self.evidence.witness)

@@ -1,9 +1,9 @@
 //! The non-equivocating broadcast of `[neb]`: all correct processes deliver the same messages of every sender, even if
 //! the sender is Byzantine.
 //!
-//! A [`Broadcast`] is one process of it. It has no thread: its owner drives it by calls of [`turn`](Broadcast::turn),
-//! which report what was received. The path of a message has no dynamic call, no lock and, except for signatures, no
-//! allocation.
+//! A [`Broadcast`] is one process of the broadcast. It has no thread: its owner drives it by calls of
+//! [`turn`](Broadcast::turn), which report what was received. The path of a message has no dynamic call, no lock and,
+//! except for signatures, no allocation.
 //!
 //! # Use
 //! [`Cluster::broadcast`](crate::Cluster::broadcast) returns a builder, whose `start` creates a process. Call
@@ -65,13 +65,13 @@ impl Broadcast {
         on!(&mut self.core, core => core.send(message))
     }
 
-    /// Makes progress without waiting, and passes each received event to `each`. Returns [`Turn::Busy`] if it must be
-    /// called again at once, or [`Turn::Idle`] if the caller can wait until the [descriptor](AsFd) is readable. The
-    /// descriptor also becomes readable at the time in `Idle`. [`Turn::Stopped`] means that an operator removed this
-    /// process: drop it.
+    /// Makes progress without waiting, and passes each received event to `each`. Returns [`Turn::Busy`] if the caller
+    /// must call `turn` again at once, or [`Turn::Idle`] if the caller can wait until the [descriptor](AsFd) is
+    /// readable. The descriptor also becomes readable at the time in `Idle`. [`Turn::Stopped`] means that an operator
+    /// removed this process: drop it.
     ///
     /// # Errors
-    /// Returns why the process cannot continue. Drop it.
+    /// Returns why the process cannot continue. Drop the process then.
     #[inline]
     pub fn turn(&mut self, mut each: impl FnMut(Heard<'_>)) -> Result<Turn, BroadcastError> {
         let longest = self.step(&mut each)?;
@@ -146,7 +146,8 @@ impl AsFd for Broadcast {
     }
 }
 
-/// For event loops that identify descriptors by number. The number is invalid once the process is dropped.
+/// The number of the process's descriptor, for event loops that identify descriptors by number. The number is invalid
+/// once the process is dropped.
 impl std::os::fd::AsRawFd for Broadcast {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.as_fd().as_raw_fd()

@@ -19,7 +19,7 @@ use crate::runtime::StartError;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Default maximum size of a message, in bytes.
 const MESSAGE_BYTES: u64 = 16 << 20;
-/// Maximum size of a piece of a message, in bytes, on fabrics with tags and on others.
+/// Maximum size of a piece of a message, in bytes: first on fabrics with tags, then on other fabrics.
 const PIECE_BYTES: [u32; 2] = [512 << 10, 64 << 10];
 
 /// A builder of one end of a channel. [`Channel::listen`], [`Channel::connect`] and [`Cluster::channel`] create one.
@@ -86,8 +86,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets how the channel waits. The default is [`WaitMode::ADAPTIVE`]. Futures follow the mode, too: they spin and
-    /// yield between visits of their executor.
+    /// Sets how the channel waits. The default is [`WaitMode::ADAPTIVE`]. Futures also follow the mode: they spin and
+    /// yield between two polls by their executor.
     pub fn wait(self, mode: WaitMode) -> Self {
         ChannelBuilder { wait: mode, ..self }
     }
@@ -115,7 +115,8 @@ impl ChannelBuilder {
     }
 
     /// Opens this end without waiting for the other one. [`Channel::ready`] waits for it. Messages that are sent before
-    /// are queued as far as there is room. If a killed process still holds a place or a port, this waits for up to 5 s.
+    /// the other end is open are queued while there is room. If a killed process still holds the place or the port,
+    /// this function waits for up to 5 s until it is free.
     ///
     /// # Errors
     /// Returns why this end is not opened, with the remedy.

@@ -20,7 +20,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
     New,
-    /// The message with this number was begun. A part of it may be left.
+    /// The message with this number was begun. A part of it may remain to be sent.
     Begun(u64),
     Done,
 }
@@ -39,7 +39,8 @@ pub(super) enum Step {
 /// One end of a channel.
 ///
 /// # Invariants
-/// - `written ≤ begun`. `begun` counts the messages that are handed over, or that the endpoint hands over by itself.
+/// - `written ≤ begun`. `begun` counts the messages that are handed to the fabric, or whose rest the endpoint hands
+///   over by itself. `written` counts those that the fabric has carried.
 /// - `reading` contains the received parts of one message. They are kept when a call ends early.
 pub(super) struct Core<F: FabricDiagnostics> {
     endpoint: Endpoint<F>,
@@ -50,9 +51,9 @@ pub(super) struct Core<F: FabricDiagnostics> {
     begun: u64,
     written: u64,
     reading: Vec<u8>,
-    /// `true` if the other end's hello has arrived. `has_met` is `true` if, in addition, this end's hello is certain to
-    /// arrive.
+    /// `true` if the other end's hello has arrived.
     is_open: bool,
+    /// `true` if, in addition, this end's hello is certain to arrive.
     has_met: bool,
     is_finished: bool,
     failure: Option<Failure>,
@@ -65,7 +66,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
 }
 
 impl<F: FabricDiagnostics> Core<F> {
-    /// Opens this end. `names` are those of the two processes.
+    /// Opens this end. `names` are the names of the two processes.
     pub(super) fn new(
         fabric: F,
         config: EndpointConfig,
@@ -144,7 +145,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Runs rounds until there is a decision what to do next. Arms the fabric before it returns `Sleep`.
+    /// Runs rounds until the next action is decided. Arms the fabric before it returns `Sleep`.
     #[inline]
     pub(super) fn step(&mut self) -> Step {
         loop {
@@ -208,7 +209,8 @@ impl<F: FabricDiagnostics> Core<F> {
             return Ok(Some(()));
         }
         if self.is_open && self.failure.is_none() {
-            // The caller may not drive this end for long, and the other one must not depend on that to open.
+            // It may take long until the caller drives this end again, and the other end must be able to open without
+            // that.
             self.has_met |= self.over.is_some() || self.endpoint.has_met(self.handle);
             return Ok(self.has_met.then_some(()));
         }
@@ -245,7 +247,7 @@ impl<F: FabricDiagnostics> Core<F> {
         };
         *progress = Progress::Begun(number);
         let is_whole = self.endpoint.hand_over(self.handle, message).map_err(refused)?;
-        // The caller may not drive this end for long after it has sent.
+        // It may take long until the caller drives this end again.
         self.endpoint.fabric_mut().flush();
         if is_whole {
             *progress = Progress::Done;

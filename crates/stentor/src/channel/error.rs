@@ -52,19 +52,19 @@ pub(super) enum Problem {
     Endpoint(EndpointError),
     #[error("{0}")]
     Open(OpenError),
-    #[error("the other end was not there for {}", seconds(.0))]
+    #[error("the other end was not open within {}", seconds(.0))]
     Absent(Duration),
-    #[error("the two ends have not met for {}: {why}", seconds(.waited))]
+    #[error("the two ends did not connect within {}: {why}", seconds(.waited))]
     Unmet { waited: Duration, why: String },
-    #[error("the other end does not let this one in: {0}")]
+    #[error("the other end refuses this one: {0}")]
     NotLetIn(String),
-    #[error("a message of {bytes} bytes, where {limit} are the most")]
+    #[error("a message of {bytes} bytes is longer than the limit of {limit} bytes")]
     TooLong { bytes: u64, limit: u64 },
     #[error("this end has finished sending")]
     Finished,
     #[error("{what} took longer than {}", seconds(.waited))]
     TimedOut { what: &'static str, waited: Duration },
-    #[error("a message that was begun was leaked, and nothing can follow it")]
+    #[error("a future of `send` was leaked after it had sent a part of its message, so no message can follow")]
     Leaked,
     #[error("{}: {}", .0.operation, .0.cause)]
     Failed(Failure),
@@ -125,18 +125,18 @@ impl Problem {
             Problem::Open(_) => "report this as a bug",
             Problem::Absent(_) | Problem::Unmet { .. } => {
                 "one end listens and one connects, both at the same place, on the same fabric, in the same directory; start the \
-                 other one, or have more patience"
+                 other one, or set a longer `patience`"
             }
             Problem::NotLetIn(_) => "open both ends with the same key, configuration and release",
             Problem::TooLong { .. } => "send it in parts, or open both ends with a larger `message_bytes`",
             Problem::Finished => "open another channel, or send before `finish`",
-            Problem::TimedOut { .. } => "look at the other end, or wait again",
-            Problem::Leaked => "drop a future of `send`, instead of forgetting it",
+            Problem::TimedOut { .. } => "check the other end, or wait again",
+            Problem::Leaked => "drop each future of `send` instead of leaking it",
             Problem::Failed(failure) => match failure.cause {
-                Cause::Disagree { .. } | Cause::Version { .. } => "open both ends alike",
+                Cause::Disagree { .. } | Cause::Version { .. } => "open both ends with the same options and release",
                 Cause::Aborted | Cause::TimedOut(_) => "open another channel at both ends",
                 Cause::Fabric(_) | Cause::Broken | Cause::PeerGaveUp(_) => {
-                    "start the other end if it is down, and open another channel at both ends; nothing is resumed"
+                    "start the other end if it is down, and open another channel at both ends; a channel cannot be resumed"
                 }
                 _ => "report this as a bug, with the releases of both ends",
             },

@@ -73,7 +73,7 @@ pub struct Channel {
     place: String,
     core: AnyCore,
     descriptor: Descriptor,
-    /// The registration that wakes its futures, once one had to sleep.
+    /// The registration that wakes the channel's futures. `None` until a future has had to sleep.
     wakes: Option<Wakes>,
     /// `true` if the owner may have slept on the descriptor since the last turn.
     sleeps: bool,
@@ -217,13 +217,13 @@ impl Channel {
     /// Dropping the future has no effect.
     ///
     /// # Errors
-    /// Returns why the arrival is unknown and will never be known.
+    /// Returns an error if the channel has failed. Whether the messages have arrived then remains unknown.
     pub async fn flush(&mut self) -> Result<(), ChannelError> {
         poll_fn(|context| self.poll_until(context, Channel::flushed)).await
     }
 
-    /// Finishes sending, and waits until the other end has finished, too. Messages that it still sends are not read.
-    /// Drop the channel afterwards.
+    /// Finishes sending, and waits until the other end has finished, too. Messages that the other end still sends are
+    /// not read. Drop the channel afterwards.
     ///
     /// If the future is dropped, `close` can be called again.
     ///
@@ -342,7 +342,8 @@ impl Channel {
 
     // ------------------------------------------------------------------------------------------------------ the rest
 
-    /// Ends sending. The other end receives all sent messages, and then the end. Its messages can still be received.
+    /// Ends sending. The other end receives all sent messages, and then the end. Messages of the other end can still be
+    /// received.
     ///
     /// # Errors
     /// Returns why the sent messages do not arrive.
@@ -350,8 +351,8 @@ impl Channel {
         on!(&mut self.core, core => core.finish()).map_err(|problem| self.failed(problem))
     }
 
-    /// Returns the number of messages that were sent or that the channel is sending by itself. The number shows whether
-    /// a message was sent whose future was dropped.
+    /// Returns the number of messages that were sent or that the channel is sending by itself. After a future of
+    /// [`send`](Channel::send) was dropped, the number shows whether its message was sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         on!(&self.core, core => core.sent())
@@ -403,8 +404,8 @@ impl AsFd for Channel {
     }
 }
 
-/// For event loops that identify descriptors by number, such as that of tokio. The number is invalid once the channel
-/// is dropped.
+/// The number of the channel's descriptor, for event loops that identify descriptors by number, such as that of tokio.
+/// The number is invalid once the channel is dropped.
 impl std::os::fd::AsRawFd for Channel {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.as_fd().as_raw_fd()

@@ -133,7 +133,7 @@ fn at_place(place: &str, listens: bool, wishes: &Wishes) -> Result<Spot, Problem
         None if listener.ip().is_loopback() && own.is_loopback() => {}
         None => {
             return Err(impossible(
-                "there is no key, and whoever reaches this host could send",
+                "there is no key, so every process that reaches this host could send",
                 "write one with `head -c 32 /dev/urandom | base64 > FILE`, and give it to both ends by `key`",
             ));
         }

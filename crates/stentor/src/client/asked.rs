@@ -5,14 +5,14 @@ use std::time::Duration;
 /// Time after which a message that is delivered and not answered is resent.
 pub(super) const AGAIN: Duration = Duration::from_millis(250);
 
-/// Maximum number of times that the pause after a refused widening is doubled.
+/// Maximum number of times that the pause after a refused widening is doubled. A widening adds groups to the session.
 const MOST_RESTS: u32 = 4;
 
-/// The last transmission of a message of the session itself, or of a question.
+/// The state of the last transmission of a session's own message or of a question.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     sequence: u64,
-    /// Time at which the message was sent. Once it is delivered: time at which the delivery was detected.
+    /// Time at which the message was sent or, after its delivery, time at which the delivery was detected.
     at: Duration,
     is_delivered: bool,
 }
@@ -33,8 +33,9 @@ impl Asked {
     }
 }
 
-/// Returns how long the session pauses after a failed widening, when the `refusals` widenings before it failed, too.
-/// The result is at least half of the longest pause for that number, plus a random `part` of the other half.
+/// Returns the pause of a session after a failed widening. `refusals` is the number of consecutive failed widenings
+/// before it. The pause is half of the longest pause for that number, plus a part of the other half that the random
+/// number `part` selects.
 pub(super) fn rest_of(refusals: u32, part: u64) -> Duration {
     let longest = AGAIN * (1 << refusals.min(MOST_RESTS));
     longest / 2 + Duration::from_nanos(part % (longest / 2).as_nanos() as u64)

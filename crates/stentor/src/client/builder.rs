@@ -78,8 +78,8 @@ impl ClientBuilder {
         ClientBuilder { groups: Some(groups.into()), ..self }
     }
 
-    /// Resumes a session of an earlier process. A process that still uses the session can make no more calls under it.
-    /// By default, the client opens a new session.
+    /// Resumes a session of an earlier process. Another process that still uses the session can then make no more calls
+    /// under it. By default, the client opens a new session.
     pub fn session(self, session: Session) -> Self {
         ClientBuilder { session: Some(session), ..self }
     }
@@ -203,8 +203,8 @@ impl ClientBuilder {
         to.sort_unstable();
         to.dedup();
         if let Some(unknown) = to.iter().find(|group| !plan.topology().has_group(**group)) {
-            let why = format!("group number {} is none of this cluster", unknown.0);
-            return Err(Problem::Bytes { what: "groups of this cluster", why });
+            let why = format!("group number {} does not belong to this cluster", unknown.0);
+            return Err(Problem::Bytes { what: "groups", why });
         }
         check_limits(plan.config().limits(), plan.topology().groups())?;
         let between = LEAST_TTL..=Duration::from_nanos(plan.config().limits().sessions().ttl);

@@ -38,7 +38,7 @@ impl Call {
         match std::mem::replace(&mut self.0, State::Taken) {
             State::Made { calls, slot } => Ok((calls, slot)),
             State::Ended(how) => Err(how),
-            State::Taken => unreachable!("a slot is taken out of a call that nobody has polled"),
+            State::Taken => unreachable!("the outcome of this call was already returned"),
         }
     }
 
@@ -66,7 +66,7 @@ impl Call {
     }
 
     /// Waits for the outcome, for at most `at_most`. A command that was sent in this time continues, and the error
-    /// carries its ticket. One that was not sent is not applied.
+    /// carries its ticket. A command that was not sent is never applied.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -81,7 +81,7 @@ impl Call {
                 Answer::of(calls, slot, outcome)
             }
             State::Ended(how) => Err(how),
-            State::Taken => unreachable!("a call that is waited for was not taken before"),
+            State::Taken => unreachable!("the outcome of this call was already returned"),
         }
     }
 }
@@ -90,7 +90,7 @@ impl Future for Call {
     type Output = Result<Answer, CallError>;
 
     /// # Panics
-    /// Panics if it is polled again after it was ready.
+    /// Panics if the call is polled again after it has returned its outcome.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &self.0 {
             State::Made { calls, slot } => {
@@ -103,7 +103,7 @@ impl Future for Call {
                 self.0 = State::Taken;
                 Poll::Ready(Err(how))
             }
-            State::Taken => panic!("a call is polled after it was ready"),
+            State::Taken => panic!("the call was polled after it had returned its outcome"),
         }
     }
 }
@@ -127,7 +127,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Takes the replies of a successful call. The slot of a failed call is freed here.
+    /// Creates the answer to a successful call from the replies in its slot. Frees the slot of a failed call.
     fn of(calls: Arc<Calls>, slot: u32, outcome: Result<Position, CallError>) -> Result<Answer, CallError> {
         match outcome {
             Ok(position) => {
@@ -159,7 +159,7 @@ impl Answer {
         self.replies.iter().map(|(group, range)| (*group, &self.bytes[range.clone()]))
     }
 
-    /// Returns the command's position in the global order. Its index is that of the first group.
+    /// Returns the command's position in the global order. Its `index` counts in the order of the first group.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position

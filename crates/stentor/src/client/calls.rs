@@ -105,8 +105,8 @@ pub(super) struct CallState {
 }
 
 impl CallState {
-    /// Returns the error of a call that was not sent and never will be. For a question, this reveals nothing about the
-    /// command in question.
+    /// Returns the error of a call that was not sent and never will be. For a call that resolves an earlier command,
+    /// the error does not say whether that command was applied.
     pub(super) fn unsent(&self, why: Refused) -> CallError {
         match &self.job {
             Job::Request(_) | Job::Read(_) => CallError::NotApplied(why),
@@ -551,7 +551,7 @@ impl Calls {
     pub(super) fn woke(&self) {
         self.bell.sleeps.store(false, Ordering::Relaxed);
         if let Clapper::Event(event) = &self.bell.clapper {
-            // The read fails if something else than the eventfd woke the thread.
+            // The read fails if another event than the eventfd woke the thread.
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
     }
@@ -634,7 +634,7 @@ mod tests {
 
     impl Wake for Last {
         fn wake(self: Arc<Self>) {
-            drop(self.0.lock().expect("it is not poisoned").take());
+            drop(self.0.lock().expect("the lock is not poisoned").take());
         }
     }
 
@@ -674,20 +674,20 @@ mod tests {
         let count = Arc::clone(&woken);
         let wake = Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed));
         let keeper = Keeper { is_own_thread: Arc::new(|| false), wake };
-        let calls = Calls::new(4, Some(keeper)).expect("it needs nothing");
+        let calls = Calls::new(4, Some(keeper)).expect("a table with a keeper creates no eventfd");
         put_one(&calls);
-        assert!(!calls.may_sleep(), "a call came");
+        assert!(!calls.may_sleep(), "a call is queued");
         put_one(&calls);
-        assert_eq!(woken.load(Ordering::Relaxed), 0, "it is awake");
+        assert_eq!(woken.load(Ordering::Relaxed), 0, "the node is awake");
         while calls.take().is_some() {}
         assert!(calls.may_sleep() && calls.bell().is_none());
         put_one(&calls);
         put_one(&calls);
-        assert_eq!(woken.load(Ordering::Relaxed), 1, "the first call wakes it");
+        assert_eq!(woken.load(Ordering::Relaxed), 1, "the first call wakes the node");
         while calls.take().is_some() {}
         calls.woke();
         calls.close();
-        assert_eq!(woken.load(Ordering::Relaxed), 1, "it is awake");
+        assert_eq!(woken.load(Ordering::Relaxed), 1, "the node is awake");
     }
 
     #[test]
@@ -696,7 +696,7 @@ mod tests {
         let (first, second) = (put_one(&calls), put_one(&calls));
         assert!(calls.poll(first, &Waker::from(Arc::new(Panics))).is_none());
         calls.end();
-        calls.wait(second, Some(Instant::now())).expect_err("nobody serves it");
+        calls.wait(second, Some(Instant::now())).expect_err("no thread serves the call");
         assert!(calls.lock(second).phase == Phase::Done);
     }
 }

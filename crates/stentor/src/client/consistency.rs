@@ -20,21 +20,21 @@ use crate::Position;
 #[non_exhaustive]
 pub enum Consistency {
     /// The query has a place in the global order like a command, and each group answers at that place. The answer
-    /// therefore reflects everything that any client had been answered by these groups before the query was sent. The
+    /// therefore reflects everything that these groups had answered to any client before the query was sent. The
     /// answers of several groups show one cut through the order. An ordered read costs as much as a command.
     #[default]
     Ordered,
     /// The leader answers after a majority of the group has confirmed that it still led when the question arrived. The
-    /// answer reflects everything that any client had been answered by this group before the query was sent, and
-    /// everything that this session has received from any group. The read needs no place in the order, with one
-    /// exception: if the session knows a later time than the group has reached, the leader orders a time entry.
+    /// answer reflects everything that this group had answered to any client before the query was sent, and everything
+    /// that this session has received from any group. The read needs no place in the order, with one exception: if the
+    /// session knows a later time than the group has reached, the leader orders a time entry.
     Leader,
-    /// Any member of the group answers that has applied the command at this position. The answer therefore reflects
-    /// that command. If another group applied the command, only the position's time counts: the member answers after it
-    /// has applied a command that is not earlier.
+    /// The query is answered by any member of the group that has applied the command at this position. The answer
+    /// therefore reflects that command. If the position is from another group, only its time counts: a member answers
+    /// after it has applied a command that is not earlier.
     After(Position),
-    /// Any member of the group answers at once from its current state. The state may be arbitrarily old, but it never
-    /// mixes two orders.
+    /// Any member of the group answers at once from its current state. The state may be arbitrarily old, but it is
+    /// always the state at one position of the order.
     Local,
 }
 

@@ -12,8 +12,8 @@
 //! 250 ms (`AGAIN`) after a majority of each group has delivered them, until all groups have answered.
 //!
 //! # Groups that do not answer or have no room
-//! - A widening adds groups to the session. One that cannot be sent is withdrawn, so that it does not block another
-//!   one.
+//! - A widening adds groups to the session. A widening that cannot be sent is withdrawn, so that it does not block the
+//!   next one.
 //! - After a widening that was refused or could not be sent, the session pauses before the next one. The pause doubles
 //!   each time and contains a random part, so that clients which compete for table entries do not retry in step.
 //! - The session's end does not wait for a widening.
@@ -124,14 +124,14 @@ pub(super) struct Core<F: FabricDiagnostics> {
     agreed: Option<(Kind, Option<(GroupId, Answered)>)>,
     /// Groups that are known to have been reset.
     reset: Vec<GroupId>,
-    /// Number of changes of the session's key or of the moment until which it lives.
+    /// Number of changes of the session's key or of the moment until which the session lives.
     changes: u64,
     halts: Halts,
     lease: Lease,
     /// `true` if a group has reported that another process resumed the session.
     taken_up: bool,
-    /// A group in which the session has expired. Everything that the session held there is released, so no further command may use
-    /// its id.
+    /// A group in which the session has expired. The group has released everything that the session held there, so no
+    /// further command may use the session's id.
     ran_out: Option<Group>,
     /// Notifications that the caller has not received yet.
     inbox: Inbox,
@@ -322,8 +322,8 @@ impl<F: FabricDiagnostics> Core<F> {
     }
 
     fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
-        // If a group moved above another history of itself, its hello carries an incarnation that is not the origin of
-        // its history. Its first reply then reports the origin.
+        // The incarnation in a group's hello is not the origin of the group's history if the group's leader has moved
+        // its state above another history of the group. The group's first reply then reports the origin.
         let origin = |group| self.origins.of(group).unwrap_or_else(|| self.client.incarnation(group));
         to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
     }

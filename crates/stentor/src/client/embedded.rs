@@ -79,7 +79,7 @@ pub(super) struct Guest<F: FabricDiagnostics> {
     name: String,
     calls: Arc<Calls>,
     failure: Arc<Mutex<Option<ClientError>>>,
-    /// The latest time at which the wait for the session's end stops. `None` while the session is not ending.
+    /// Deadline of the wait for the session's end. `None` while the session is not ending.
     ends: Option<Instant>,
     has_failed: bool,
     /// Ends all remaining calls when it is dropped, which happens after all other fields are dropped.

@@ -24,11 +24,15 @@ pub enum CallError {
     /// The command is applied once or never, and this client cannot find out which.
     /// [`Client::resolve`](super::Client::resolve) settles it, in this process or in a later one that resumes the
     /// session.
-    #[error("it is not known whether it is applied: {1}; `Client::resolve` with the ticket in this error settles it")]
+    #[error(
+        "it is unknown whether the command was applied: {1}; `Client::resolve` with the ticket in this error settles it"
+    )]
     Unknown(Ticket, Why),
     /// The command was applied, but the reply of this group is longer than `reply_bytes` in `[limits]`. The reply is
     /// lost.
-    #[error("it is applied, but a reply is longer than `reply_bytes` in [limits], and lost; reply less, or raise it")]
+    #[error(
+        "the command was applied, but a reply was longer than `reply_bytes` in [limits] and is lost; write shorter replies, or raise `reply_bytes`"
+    )]
     ReplyTooLong(Group),
 }
 
@@ -37,11 +41,11 @@ pub enum CallError {
 #[non_exhaustive]
 pub enum Refused {
     /// Too many commands are in flight to this group, or queued in this process. Wait for one of them to end.
-    #[error("no room for one more command now; wait for an answer to an earlier one")]
+    #[error("no room for another command now; wait for the answer to an earlier one")]
     Busy(Group),
     /// The command is longer than the cluster allows.
     #[error(
-        "a command of {bytes} bytes; the cluster takes up to {limit}: send it in parts, or raise `message_bytes` in [limits], which is \
+        "a command of {bytes} bytes is longer than the {limit} bytes that the cluster allows: send it in parts, or raise `message_bytes` in [limits], which is \
          {COMMAND_OVERHEAD} more"
     )]
     TooLong {
@@ -51,25 +55,27 @@ pub enum Refused {
         limit: usize,
     },
     /// The command names no group, or a group that this cluster does not have.
-    #[error("a command goes to one group or more, all of this cluster; `Cluster::group` gives them")]
+    #[error("the command names no group, or a group of another cluster; use groups that `Cluster::group` returned")]
     NoGroups,
     /// The session does not include this group yet, or no majority of the group was reached in time.
     #[error(
-        "a group was not reached in time; start a majority of its nodes: `NodeHandle::status` and the log of a node say what it lacks"
+        "a group was not reached in time; start a majority of its nodes: `NodeHandle::status` and the log of a node show what the group lacks"
     )]
     Unavailable(Group),
     /// The command was closed before any group applied it: by a later [`resolve`](super::Client::resolve), or because
     /// it was lost in transit.
-    #[error("it was closed before anybody applied it; send it again if it is wanted still")]
+    #[error("the command was closed before any group applied it; send it again if it is still wanted")]
     Closed,
     /// The command was [prepared](super::Client::prepare), and not sent in time.
-    #[error("it was prepared, and not sent in time; prepare it again, and send it within the client's patience")]
+    #[error(
+        "the command was prepared, and not sent in time; prepare it again, and send it within the client's patience"
+    )]
     TooLate,
     /// The session has ended, because it was not renewed in time.
     #[error("the session has ended; open another one")]
     SessionNotOpen,
     /// Another process has resumed the session, and this client ends.
-    #[error("another process has taken the session up; leave it to that one, or connect without it")]
+    #[error("another process has resumed the session; leave the session to that process, or connect without it")]
     Superseded,
     /// The group has reached its maximum number of sessions.
     #[error("the group has as many sessions as `sessions` in [limits] allows; wait until one ends")]
@@ -78,31 +84,31 @@ pub enum Refused {
     #[error("the group is halted at a command where its state machine panicked; `Status::halted` says what to do")]
     Halted(Group),
     /// The ticket belongs to another session. Resume that session and resolve the ticket there.
-    #[error("the ticket is of another session; take that one up")]
+    #[error("the ticket belongs to another session; resume that session to resolve it")]
     OtherSession,
     /// This client ended before the command was sent. [`Client::failure`](super::Client::failure) returns the reason.
-    #[error("this client has ended; `Client::failure` says why; connect again")]
+    #[error("this client has ended; `Client::failure` returns the reason; connect again")]
     ClientEnded,
     /// The waiting thread is needed to produce the outcome: it runs the node in which the client is embedded, or that
     /// node's state machine. Wait on another thread, or poll the call.
-    #[error("this thread would wait for itself; wait for the call on another one, or poll it")]
+    #[error("this thread would wait for itself; wait for the call on another thread, or poll it")]
     WouldDeadlock,
-    /// A [position](crate::Position) is farther ahead of every known time than clocks may differ. It belongs to another
-    /// cluster, or a clock is wrong.
+    /// A [position](crate::Position) is ahead of the time that this client knows by more than clocks may differ. The
+    /// position belongs to another cluster, or a clock is wrong.
     #[error(
-        "a position that lies ahead of time, by more than `clock_bound_ms` in [limits]: it is of another cluster, or a clock is wrong"
+        "the position is ahead of the known time by more than `clock_bound_ms` in [limits]: it belongs to another cluster, or a clock is wrong"
     )]
     AheadOfTime,
     /// A read that is not [`Ordered`](super::Consistency::Ordered) names more than one group.
-    #[error("a read of several groups is `Consistency::Ordered`; ask each of them otherwise")]
+    #[error("only a read with `Consistency::Ordered` may name several groups; otherwise read each group separately")]
     OneGroupOnly,
     /// No member that may answer the read did so in time. The read changed nothing and can be repeated.
     #[error(
-        "no member of the group that may answer the read did so in time; ask again: `NodeHandle::status` says what the nodes lack"
+        "no member of the group that may answer the read did so in time; read again: `NodeHandle::status` shows what the nodes lack"
     )]
     Unanswered(Group),
     /// The group was reset after this client connected. Connect again.
-    #[error("the group began anew since this client connected; connect again")]
+    #[error("the group was reset after this client had connected; connect again")]
     GroupReset(Group),
 }
 
@@ -110,18 +116,18 @@ pub enum Refused {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Why {
-    /// [`resolve`](super::Client::resolve) could not send its question, for the reason that the field contains. Try
-    /// again.
-    #[error("it could not be asked: {0}")]
+    /// [`resolve`](super::Client::resolve) could not send its question to the groups. The field contains the reason.
+    /// Try again.
+    #[error("the question could not be sent: {0}")]
     NotAsked(Refused),
     /// The wait ended before the outcome arrived.
-    #[error("no answer came in time")]
+    #[error("no answer arrived in time")]
     TimedOut,
     /// The waiting thread would deadlock: see [`Refused::WouldDeadlock`]. The command was sent and continues.
     #[error("this thread would wait for itself")]
     WouldDeadlock,
     /// Another process has this client's id, or has resumed its session.
-    #[error("another process took this client's place, or has taken its session up")]
+    #[error("another process has acquired this client's id, or has resumed its session")]
     Superseded,
     /// This client has ended.
     #[error("this client has ended")]
@@ -130,13 +136,13 @@ pub enum Why {
     #[error("the session ended meanwhile")]
     SessionEnded,
     /// The group no longer keeps the command's outcome.
-    #[error("the group does not keep its outcome any more")]
+    #[error("the group no longer keeps the outcome")]
     Forgotten,
     /// The group was reset.
-    #[error("the group began anew meanwhile")]
+    #[error("the group was reset meanwhile")]
     GroupReset(Group),
     /// An operator made the group skip the command.
-    #[error("an operator had the group skip it")]
+    #[error("an operator made the group skip the command")]
     Skipped(Group),
     /// The group is halted at a command on which its state machine panicked.
     #[error("the group is halted at a command where its state machine panicked")]
@@ -186,52 +192,52 @@ pub(super) enum Problem {
     Start(runtime::StartError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("no client's place is free")]
+    #[error("no client id is free")]
     NoPlace,
-    #[error("not reached in time: {}", .absent.join(", "))]
+    #[error("these members were not reached in time: {}", .absent.join(", "))]
     Late { absent: Vec<String> },
-    #[error("all members are there, but they do not answer")]
+    #[error("all members are connected, but they do not answer")]
     Unanswered,
     #[error("the session was not opened: {0}")]
     NotOpened(Refused),
-    #[error("the session cannot be taken up: {}", gone(.0))]
+    #[error("the session cannot be resumed: {}", gone(.0))]
     NotTakenUp(Refused),
     #[error("the groups did not agree about the session")]
     Disagreed,
-    #[error("the time of group {0} is behind this host's clock by more than a session may live")]
+    #[error("the clock of group {0} is behind this host's clock by more than a session's time to live")]
     Behind(String),
-    #[error("these bytes are no {what}: {why}")]
+    #[error("invalid {what}: {why}")]
     Bytes { what: &'static str, why: String },
     #[error("`reply_bytes` is 0 in [limits], so no client is answered")]
     NoReplies,
     #[error("`message_bytes` in [limits] is less than the {needs} bytes that open a session")]
     ShortMessages { needs: usize },
     #[error(
-        "a session cannot live for {}: from {} to {} are possible",
+        "a session's time to live cannot be {}: it must be from {} to {}",
         seconds(.asked), seconds(.between.start()), seconds(.between.end())
     )]
     TimeToLive { asked: Duration, between: RangeInclusive<Duration> },
-    #[error("another clone of the client has closed it, and its session has ended")]
+    #[error("another clone of this client called `close`, which ends the session")]
     Closed,
-    #[error("no random number is to be had: {0}")]
+    #[error("the operating system returned no random number: {0}")]
     Random(std::io::Error),
     #[error("{0}")]
     System(std::io::Error),
-    #[error("another process took the client's place")]
+    #[error("another process has acquired the client id")]
     Superseded,
-    #[error("another process has taken the session up")]
+    #[error("another process has resumed the session")]
     TakenUp,
-    #[error("the session was not renewed in time, and has run out in group {0}")]
+    #[error("the session was not renewed in time, and has expired in group {0}")]
     RanOut(String),
     #[error("the client's thread has panicked")]
     Panicked,
     #[error(
-        "this thread turns the node in which the client is embedded, or applies its commands: it would wait for itself"
+        "this thread runs the node in which the client is embedded, or applies the node's commands: it would wait for itself"
     )]
     WouldDeadlock,
     #[error("a node on the fabric {0} cannot have embedded clients yet")]
     NotEmbedded(&'static str),
-    #[error("the client's calls have not ended in time")]
+    #[error("the client's calls did not end in time")]
     NotEnded,
 }
 
@@ -276,7 +282,7 @@ fn seconds(time: &Duration) -> String {
 fn gone(why: &Refused) -> String {
     match why {
         Refused::SessionNotOpen => "it has ended, or was not renewed in time".to_owned(),
-        Refused::GroupReset(_) => "a group began anew, and does not know it".to_owned(),
+        Refused::GroupReset(_) => "a group was reset and does not know the session".to_owned(),
         why => why.to_string(),
     }
 }
@@ -317,14 +323,14 @@ impl Problem {
                 "`stentor doctor` says what this machine can do"
             }
             Problem::NoPlace => {
-                "wait until a client ends, start the groups that are down, or give the cluster more places: `clients` in [limits]"
+                "wait until a client ends, start the groups that are down, or raise `clients` in [limits]"
             }
             Problem::Late { .. } => {
-                "start a majority of each group that the client calls; `stentor leader show`, `NodeHandle::status` and the log of a node say \
+                "start a majority of each group that the client calls; `stentor leader show`, `NodeHandle::status` and the log of a node show \
                  what its group lacks"
             }
             Problem::Unanswered => {
-                "look at each group: `stentor leader show`, `NodeHandle::status` and the logs of its nodes say whether it works, and what it lacks"
+                "check each group: `stentor leader show`, `NodeHandle::status` and the logs of its nodes show whether it works, and what it lacks"
             }
             Problem::Behind(_) => {
                 "set the clocks of this host and of the group's hosts; members that do not reach each other know the time only after a while"
@@ -332,26 +338,26 @@ impl Problem {
             Problem::NoReplies => "raise `reply_bytes` in the configuration of all processes",
             Problem::ShortMessages { .. } => "raise `message_bytes` in the configuration of all processes",
             Problem::NotTakenUp(Refused::SessionNotOpen | Refused::GroupReset(_)) => {
-                "connect without it, which opens another session; what its tickets name stays unknown"
+                "connect without the session, which opens a new one; the outcomes of its tickets stay unknown"
             }
             Problem::NotOpened(_) | Problem::NotTakenUp(_) | Problem::Disagreed => "connect again",
-            Problem::Bytes { .. } => "give the bytes that `to_bytes` returned, whole",
-            Problem::TimeToLive { .. } => "give `ClientBuilder::session_ttl` a time between these",
+            Problem::Bytes { .. } => "pass groups of this cluster, or all bytes that `to_bytes` returned",
+            Problem::TimeToLive { .. } => "pass a time in this range to `ClientBuilder::session_ttl`",
             Problem::Closed => {
-                "leave before any clone closes; to go on, connect without it, which opens another session"
+                "call `leave` before any clone calls `close`; to continue, connect without the session, which opens a new one"
             }
-            Problem::Superseded => "connect again, and take the session up",
+            Problem::Superseded => "connect again, and resume the session",
             Problem::TakenUp => {
-                "leave the session to that process, and end; to go on beside it, connect without the session"
+                "leave the session to that process, and end; to run beside it, connect without the session"
             }
             Problem::RanOut(_) => {
-                "connect again without the session, which opens another one; what the session held is released. To be away for longer, set \
+                "connect again without the session, which opens a new one; what the session held is released. To survive longer interruptions, raise \
                  `ClientBuilder::session_ttl`"
             }
             Problem::Panicked => "report this as a bug",
-            Problem::WouldDeadlock => "do it on another thread",
+            Problem::WouldDeadlock => "call it on another thread",
             Problem::NotEmbedded(_) => "use `Cluster::client`, which has a thread and connections of its own",
-            Problem::NotEnded => "look at the node: `NodeHandle::status` and its log say whether its group works",
+            Problem::NotEnded => "check the node: `NodeHandle::status` and its log show whether its group works",
         };
         remedy.to_owned()
     }

@@ -19,8 +19,9 @@ const FORGOTTEN: Duration = Duration::from_secs(2);
 struct Halt {
     /// Index of the command at which the group is halted.
     index: u64,
-    /// Time of the first notice. That of the last one is in `heard`.
+    /// Time of the first notice.
     since: Duration,
+    /// Time of the last notice.
     heard: Duration,
 }
 
@@ -91,7 +92,7 @@ mod tests {
     fn a_group_is_halted_a_moment_after_the_first_notice_and_until_it_answers_later_commands() {
         let (mut halts, now) = (Halts::new(3), Duration::from_secs(9));
         halts.note(GROUPS[1], 6, now);
-        assert_eq!(halts.find(&GROUPS, now), None, "replies to earlier commands are on their way");
+        assert_eq!(halts.find(&GROUPS, now), None, "replies to earlier commands may still arrive");
         halts.note(GROUPS[1], 6, now + SETTLED);
         assert_eq!(halts.find(&GROUPS, now + SETTLED), Some(GROUPS[1]));
         assert_eq!(halts.find(&GROUPS[..1], now + SETTLED), None);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(crate) struct Keeper {
     /// Returns whether the calling thread would deadlock if it waited for a call.
     pub(crate) is_own_thread: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// Ends the node's sleep, if it has armed.
+    /// Wakes the node, if it has armed its fabric for a sleep.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
 }
 

@@ -6,14 +6,13 @@
 //! place with a time beyond its end.
 //!
 //! Order time is physical: at each moment the times of any two leaders, of this group or of another one with which it
-//! shares a message, differ by at most the clock bound. Each gains at most [`SLEW_PPM`] against a monotonic clock. So
-//! from *T* on, the order advances by at most the time that passes here plus two bounds, apart from the slew: one bound
-//! for a leader that takes over, and one for a leader of another group. Therefore no place has a time beyond the end
-//! until *t + ttl*, minus the two bounds and the slew.
+//! shares a message, differ by at most the clock bound. Each leader's time gains at most [`SLEW_PPM`] on a monotonic
+//! clock. So after *T*, the order advances by at most the time that passes here plus two bounds, apart from the slew:
+//! one bound for a leader that takes over, and one for a leader of another group. Therefore no place has a time beyond
+//! the end until *t + ttl*, minus the two bounds and the slew.
 //!
 //! # Invariants
-//! - The lease counts from the first transmission of the message that is answered, and never from the arrival of the
-//!   answer.
+//! - The lease counts from the first transmission of the answered message, and never from the arrival of the answer.
 //! - If one group has not answered, the result is unknown: a command may go to all groups of the session.
 
 use std::time::{Duration, Instant};
@@ -123,7 +122,7 @@ mod tests {
         lease.renewed(GROUPS[0], 2);
         lease.renewed(GROUPS[0], 1);
         assert_eq!(lease.until(GROUPS[..1].iter().copied()), Some(at(3) + SURE));
-        assert_eq!(lease.until(GROUPS.into_iter()), Some(at(0) + SURE), "the other group was not renewed");
+        assert_eq!(lease.until(GROUPS.into_iter()), Some(at(0) + SURE), "the other group has not renewed the session");
         lease.renewed(GROUPS[0], 3);
         assert_eq!(lease.until(GROUPS[..1].iter().copied()), Some(at(4) + SURE));
         lease.drop(GROUPS[1]);

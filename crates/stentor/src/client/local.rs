@@ -92,8 +92,8 @@ impl<'a> Replies<'a> {
 /// A client without a thread: its owner submits commands and calls [`turn`](LocalClient::turn). It takes no locks, and
 /// it allocates nothing per command once every slot of its window has been used.
 ///
-/// Dropping it leaves the session as [`leave`](LocalClient::leave) does. [`close`](LocalClient::close) ends the
-/// session.
+/// Dropping the client leaves the session open, as [`leave`](LocalClient::leave) does. [`close`](LocalClient::close)
+/// ends the session.
 pub struct LocalClient {
     core: AnyCore,
     /// A descriptor that is never readable, used if the fabric has none.
@@ -158,7 +158,7 @@ impl LocalClient {
         })
     }
 
-    /// Sends a prepared command. `to` and `command` must be those of [`prepare`](LocalClient::prepare).
+    /// Sends a prepared command. `to` and `command` must equal the arguments of [`prepare`](LocalClient::prepare).
     ///
     /// # Errors
     /// As for [`submit`](LocalClient::submit). After [`Refused::Busy`] and [`Refused::Unavailable`], call `turn` and
@@ -267,18 +267,19 @@ impl LocalClient {
     }
 
     /// Leaves the session without ending it. Returns the session, which a later process can
-    /// [resume](super::ClientBuilder::session). It lives for at least half of its [time to
-    /// live](super::ClientBuilder::session_ttl). Nothing is awaited: either call `turn` until all outcomes have
-    /// arrived, or keep the [tickets](LocalClient::ticket) of the unsettled commands.
-    #[must_use = "the session cannot be taken up without it"]
+    /// [resume](super::ClientBuilder::session). The session lives for at least half of its [time to
+    /// live](super::ClientBuilder::session_ttl). This function waits for no outcome: first call `turn` until all
+    /// outcomes have arrived, or keep the [tickets](LocalClient::ticket) of the unsettled commands.
+    #[must_use = "the session cannot be resumed without it"]
     pub fn leave(self) -> Session {
         self.session()
     }
 
-    /// Ends the session, and waits for that for at most 1 s. Its tickets can no longer be resolved.
+    /// Ends the session, and waits for at most 1 s until the groups have confirmed its end. Tickets of the session can
+    /// no longer be resolved.
     ///
     /// # Errors
-    /// Returns the error with which the client had ended before.
+    /// Returns the error that had ended the client before.
     pub fn close(mut self) -> Result<(), ClientError> {
         on!(&mut self.core, core => core.close()).map_err(ClientError::from)
     }

@@ -157,15 +157,15 @@ impl Client {
     /// Sends a command to one or several groups. All of them apply it at one place of the global order. If the window
     /// is full, the command waits for its turn.
     ///
-    /// The returned [`Call`] is a future. It can also be waited for without a runtime. Dropping it does not cancel the
-    /// command.
+    /// The returned [`Call`] is a future. Without a runtime, [`Call::wait`] waits for it. Dropping it does not cancel
+    /// the command.
     #[inline]
     pub fn call(&self, to: impl Into<Groups>, command: &[u8]) -> Call {
         self.put(Job::Request(Ask::Command), Hold::Not, to.into(), command).unwrap_or_else(not_applied)
     }
 
     /// Prepares a command: assigns its [`Ticket`], but does not send it before [`Prepared::send`]. A program that
-    /// stores the ticket before it sends the command can find out after a crash what became of the command.
+    /// stores the ticket before it sends the command can find out the command's outcome after a crash.
     ///
     /// A prepared command occupies a slot of the window. It is abandoned if it is dropped, or if it is not sent within
     /// the client's [patience](ClientBuilder::patience).
@@ -186,9 +186,10 @@ impl Client {
         self.put(job, Hold::Not, at.into(), query).unwrap_or_else(not_applied)
     }
 
-    /// Settles a command whose outcome is [unknown](CallError::Unknown), in this process or in an earlier one that had
-    /// the session. Returns the reply if the command was applied. Otherwise the groups close the command for good, and
-    /// the call ends with [`Refused::Closed`]. If the question cannot be sent, the call ends with [`Why::NotAsked`].
+    /// Settles a command whose outcome is [unknown](CallError::Unknown). This process or an earlier process with the
+    /// same session sent the command. Returns the reply if the command was applied. Otherwise the groups close the
+    /// command for good, and the call ends with [`Refused::Closed`]. If the question cannot be sent, the call ends with
+    /// [`Why::NotAsked`].
     pub fn resolve(&self, ticket: &Ticket) -> Call {
         let job = Job::Resolve(Box::new(ticket.clone()));
         let not_asked = |why| Call::ended(CallError::Unknown(ticket.clone(), Why::NotAsked(why)));
@@ -200,8 +201,8 @@ impl Client {
     /// follow them.
     ///
     /// # Errors
-    /// [`Refused::AheadOfTime`] if the position is ahead of the time that this client knows by more than
-    /// `clock_bound_ms` in `[limits]`. Then nothing has changed.
+    /// Returns [`Refused::AheadOfTime`] if the position is ahead of the time that this client knows by more than
+    /// `clock_bound_ms` in `[limits]`. The call then has no effect.
     pub fn observe(&self, position: Position) -> Result<(), Refused> {
         check_time(position, self.0.calls.heard(), self.0.clock_bound)?;
         self.0.calls.observe(position.latest());
@@ -209,8 +210,8 @@ impl Client {
     }
 
     /// Returns a receiver of the notifications that state machines send to this session. All clones share one queue of
-    /// at most 1024 notifications and 1 MiB. The latest receiver gets everything that is queued or still arrives.
-    /// Earlier receivers get nothing any more.
+    /// at most 1024 notifications and 1 MiB. The newest receiver gets all notifications that are queued or arrive
+    /// later. Earlier receivers get no more notifications.
     #[must_use]
     pub fn notifications(&self) -> Notifications {
         Notifications::new(&self.0.calls)
@@ -252,26 +253,26 @@ impl Client {
         self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the session after all calls have ended, and waits for that. Calls end within the client's
+    /// Waits until all calls have ended, then ends the session, and waits for its end. Calls end within the client's
     /// [patience](ClientBuilder::patience), and the session at most 1 s later. No clone can make calls any more.
-    /// Tickets of the session can no longer be resolved; use [`leave`](Client::leave) to keep them. If another clone
-    /// has called `leave`, the session is not ended.
+    /// Tickets of the session can no longer be resolved; use [`leave`](Client::leave) if they must be. If another clone
+    /// has called `leave`, the session does not end.
     ///
     /// # Errors
-    /// Returns the error with which the client had ended before, or an error if the calls of an embedded client did not
-    /// end in time.
+    /// Returns the error that had ended the client before, or an error if the calls of an embedded client did not end
+    /// in time.
     pub fn close(self) -> Result<(), ClientError> {
         self.0.calls.close();
         self.0.wait()
     }
 
-    /// Leaves the session without ending it, after all calls have ended, and waits for that. Calls end within the
-    /// client's [patience](ClientBuilder::patience). No clone can make calls any more. Returns the session, which a
-    /// later process can [resume](ClientBuilder::session). Nobody renews the session in the meantime: it lives for at
+    /// Waits until all calls have ended, then leaves the session without ending it. Calls end within the client's
+    /// [patience](ClientBuilder::patience). No clone can make calls any more. Returns the session, which a later
+    /// process can [resume](ClientBuilder::session). In the meantime no process renews the session: it lives for at
     /// least half of its [time to live](ClientBuilder::session_ttl), and at most for all of it.
     ///
     /// # Errors
-    /// Returns the error with which the client had ended before, or an error if another clone has called
+    /// Returns the error that had ended the client before, or an error if another clone has called
     /// [`close`](Client::close), which ends the session.
     pub fn leave(self) -> Result<Session, ClientError> {
         if !self.0.calls.leave() {

@@ -1,10 +1,10 @@
 //! The notifications that state machines send to a client's session.
 //!
 //! # Invariants
-//! - Notifications of a group are received in the order in which it sent them. A [`Notification::Missed`] marks the
-//!   place of lost ones.
-//! - At most [`MOST`] notifications with at most [`MOST_BYTES`] are queued. Those that arrive when the queue is full
-//!   are counted as missed, with one entry per group for adjacent losses. So memory is bounded, and no loss goes
+//! - Notifications of a group are received in the order in which the group sent them. A [`Notification::Missed`] marks
+//!   the place of lost notifications.
+//! - At most [`MOST`] notifications with at most [`MOST_BYTES`] are queued. Notifications that arrive when the queue is
+//!   full are counted as missed, with one entry per group for adjacent losses. So memory is bounded, and no loss goes
 //!   unnoticed.
 
 use std::collections::VecDeque;
@@ -19,24 +19,24 @@ const MOST: usize = 1024;
 const MOST_BYTES: usize = 1 << 20;
 
 /// A notification that a state machine sent to a session through [`Context::notify`](crate::Context::notify), or a mark
-/// that some were lost.
+/// that notifications were lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Notification {
     /// A group sent this notification.
     Sent {
-        /// The group that sent it.
+        /// The group that sent the notification.
         group: Group,
-        /// The position in the order at which it was sent.
+        /// The position in the group's order at which the notification was sent.
         position: Position,
         /// The content.
         bytes: Vec<u8>,
     },
-    /// Notifications were lost here: with a connection or a leader, because the queue was full, or because they were
-    /// too long. Read the watched data again: an [ordered](crate::Consistency::Ordered) read, or one at the
+    /// Notifications were lost at this place: a connection or a leader failed, the queue was full, or they were too
+    /// long. Read the watched data again: an [ordered](crate::Consistency::Ordered) read, or one at the
     /// [leader](crate::Consistency::Leader), sees every change that the lost notifications announced.
     Missed {
-        /// The group that sent them.
+        /// The group that sent the lost notifications.
         group: Group,
         /// Number of lost notifications.
         count: u64,

@@ -42,9 +42,9 @@ impl Preparing {
     /// Returns why the command will never be sent.
     ///
     /// # Panics
-    /// Panics if the future was polled and was ready.
+    /// Panics if polling the future has already returned the command.
     pub fn wait(mut self) -> Result<Prepared, CallError> {
-        let slot = self.0.take().expect("a command that is waited for was not handed over before")?;
+        let slot = self.0.take().expect("the prepared command was already returned")?;
         slot.calls.wait_held(slot.at)?;
         Ok(Prepared(slot))
     }
@@ -54,12 +54,12 @@ impl Future for Preparing {
     type Output = Result<Prepared, CallError>;
 
     /// # Panics
-    /// Panics if it is polled again after it was ready.
+    /// Panics if the future is polled again after it has returned the command.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = match self.0.take() {
             Some(Ok(slot)) => slot,
             Some(Err(how)) => return Poll::Ready(Err(how)),
-            None => panic!("a command is polled after it was ready"),
+            None => panic!("the future was polled after it had returned the command"),
         };
         match slot.calls.poll_held(slot.at, context.waker()) {
             Some(held) => Poll::Ready(held.map(|()| Prepared(slot))),

@@ -2,9 +2,9 @@
 //! node's loop runs it.
 //!
 //! # Invariants
-//! - Calls to one group are sent in the order in which they were made. A group that accepts nothing now delays the
-//!   calls to it, including calls to it and other groups, but no others.
-//! - A call that was held has its slot in the window already, so it goes before calls that still need one.
+//! - Calls to one group are sent in the order in which they were made. A group that accepts no call now delays all
+//!   calls whose destinations include it, and no other calls.
+//! - A call that was held has its slot in the window already, so it is sent before calls that still need a slot.
 //! - The slot of a sent call stays in `under_way` until its outcome arrives or it times out.
 //! - Each call ends within the client's patience, plus one round.
 
@@ -35,8 +35,8 @@ const NONE: (u64, u32) = (u64::MAX, u32::MAX);
 #[derive(Clone, Copy)]
 struct Pending {
     slot: u32,
-    /// The group of a call to only one group. It allows skipping the call without taking its lock while the group is
-    /// blocked.
+    /// The destination of a call to only one group. While that group is blocked, the call is skipped without taking its
+    /// lock.
     only: Option<GroupId>,
 }
 
@@ -121,7 +121,8 @@ impl<F: FabricDiagnostics> Server<F> {
         self.pending.is_empty() && self.released.is_empty() && self.waiting == 0 && self.calls.is_drained()
     }
 
-    /// Starts to end the session. Returns until when to wait for that, or `None` if there is no session to end.
+    /// Starts to end the session. Returns the deadline of the wait for its end, or `None` if there is no session to
+    /// end.
     pub(super) fn begin_close(&mut self) -> Option<Instant> {
         self.core.begin_close().then(|| Instant::now() + self.core.farewell())
     }

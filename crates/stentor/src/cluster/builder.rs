@@ -96,7 +96,7 @@ impl ClusterBuilder {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// The problem and its remedy, if the configuration is invalid.
+    /// Returns the problem and its remedy if the configuration is invalid.
     pub fn build(self) -> Result<Cluster, ConfigError> {
         // The checks are those of a file. The generated text has no lines that the user knows, so errors name settings
         // instead.

@@ -36,7 +36,7 @@ impl Cluster {
     /// Reads and checks a file, usually `cluster.toml`. `stentor config init` writes one.
     ///
     /// # Errors
-    /// The reason why the file is refused, with its line and the remedy.
+    /// Returns the reason why the file is refused, with the line and the remedy.
     pub fn load(path: impl AsRef<Path>) -> Result<Cluster, ConfigError> {
         let path = path.as_ref();
         let runtime = runtime(ClusterConfig::load(path).map_err(ConfigError)?, path)?.with_file(path);
@@ -77,7 +77,7 @@ impl Cluster {
     /// Returns the group with this name.
     ///
     /// # Errors
-    /// If the configuration has no such group.
+    /// Returns an error if the configuration has no such group.
     pub fn group(&self, name: &str) -> Result<Group, ConfigError> {
         let file = self.runtime.file().unwrap_or(Path::new(builder::ORIGIN));
         let unknown = || refused(file, Problem::UnknownGroup { name: name.to_owned() });
@@ -125,9 +125,10 @@ impl Cluster {
         self.runtime.config().memory()
     }
 
-    /// Configures a member of a group, with this value. The value is used only when the group starts, and must be equal
-    /// at all members. A member that joins later receives the others' state, but only after they have applied a
-    /// command. The node keeps the value in memory, as [`Frozen::write`](crate::Frozen::write) writes it.
+    /// Configures the member `name` of a group, with `state` as its state machine. The initial value of `state` is used
+    /// when the group starts, and must be equal at all members. A member that joins later restores the others' state
+    /// instead, unless they have applied no command yet. The node keeps the initial value in memory, as
+    /// [`Frozen::write`](crate::Frozen::write) writes it.
     pub fn node<S: StateMachine>(&self, name: &str, state: S) -> NodeBuilder<S> {
         NodeBuilder::new(self.clone(), name, state)
     }
@@ -137,8 +138,8 @@ impl Cluster {
         ClientBuilder::new(self.clone())
     }
 
-    /// Configures an observer of a group. It follows the order of the group but is neither a member nor a client, and
-    /// cannot delay the group.
+    /// Configures an observer of a group. The observer follows the order of the group but is neither a member nor a
+    /// client, and cannot delay the group.
     pub fn observe(&self, group: Group) -> ObserverBuilder {
         ObserverBuilder::new(self.clone(), group)
     }

@@ -89,8 +89,8 @@ impl<S: StateMachine> NodeBuilder<S> {
         NodeBuilder { bounds: Bounds { commands: commands.max(1), bytes: bytes.max(1) }, ..self }
     }
 
-    /// Starts the node for this thread. It does nothing until it is run. If a killed process still holds its port or
-    /// its directory entry, this waits for up to 5 s.
+    /// Starts the node. The caller must then run it on this thread: see [`Node::run`] and [`Node::turn`]. If a killed
+    /// process still holds the node's port or directory entry, this function waits for up to 5 s until it is free.
     ///
     /// # Errors
     /// Returns why the node does not start, with the remedy.
@@ -204,8 +204,8 @@ impl<S: StateMachine> NodeBuilder<S> {
     }
 }
 
-/// Refuses a second process of this name on this host. Creates the place where commands of the host find the node,
-/// unless the fabric has one.
+/// Creates the directory entry through which commands of this host reach the node, unless the fabric creates one.
+/// Returns an error if another process of this name runs on this host.
 fn place<F: ClusterFabric>(
     plan: &ClusterRuntime,
     me: ProcessId,

@@ -5,8 +5,8 @@
 //! - A lack of members is logged only after it has lasted, so that members which start one after the other cause no
 //!   warning.
 //! - A node with memory considers another member to be without memory only if it has seen that member disappear, and
-//!   only while the member shows no memory. A member whose clock is off or that has just started does not stand for the
-//!   lead either.
+//!   only while the member shows no memory. The second condition alone is not enough: a member with memory that has
+//!   just started, or whose clock is wrong, does not stand for election either.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(super) struct Sight<'a> {
 pub(super) struct Changes {
     /// Time for which a lack must last before it is logged.
     lasts: Duration,
-    /// `true` if the log contains the way in which the node obtained its first state.
+    /// `true` if the log line about how the node obtained its first state was written.
     began: bool,
     /// The logged epoch, and whether the node leads in it.
     role: Option<(u64, bool)>,

@@ -40,7 +40,7 @@ pub enum StartErrorKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum NodeErrorKind {
-    /// Another process of the same name is running and has taken the member's place. Leave it to that process.
+    /// Another process of the same name is running and has taken the member's place. Leave the place to that process.
     Superseded,
     /// The group was reset and continues without this node's state. Start the node again.
     GroupReset,
@@ -102,17 +102,15 @@ pub struct NodeError {
 pub(super) enum Problem {
     #[error("{}", ended(.0))]
     Ended(RunError),
-    #[error("does not hand over to {to}: {}", .why.as_ref().map_or("it is no other member of the group".to_owned(), ToString::to_string))]
+    #[error("does not hand over to {to}: {}", .why.as_ref().map_or("the name is not that of another member of the group".to_owned(), ToString::to_string))]
     HandOver { to: String, why: Option<HandOverError> },
     #[error("its thread has ended")]
     Gone,
-    #[error("its own thread cannot wait for its answer")]
+    #[error("the node's own thread cannot wait for the node's answer")]
     Itself,
     #[error("its state machine has panicked{}", .0.map_or(String::new(), |at| format!(" at command {}", at.index)))]
     Panicked(Option<Position>),
-    #[error(
-        "its state machine has not applied {0} of the commands that were delivered, and was not waited for any longer"
-    )]
+    #[error("its state machine did not apply {0} of the delivered commands within the time limit")]
     Slow(usize),
     #[error("it cannot start over after its state machine has panicked: {0}")]
     StartOver(Box<runtime::StartError>),
@@ -176,7 +174,7 @@ impl Problem {
             }
             Problem::Gone => "`NodeHandle::stop` returns why",
             Problem::Itself => "ask from another thread, not in a method of the state machine and not in `inspect`",
-            Problem::Slow(_) => "start the node again: it takes the state of the others",
+            Problem::Slow(_) => "start the node again: it restores the state of another member",
             Problem::StartOver(_) => "mend the state machine, and start the node again: the group takes it in",
             Problem::Panicked(_) => "mend the state machine, and start the node again: the group takes it in",
         }

@@ -58,8 +58,8 @@ impl<S: StateMachine> NodeHandle<S> {
     /// needs no thread, and on `roce` no address of its own. It occupies one of the cluster's client ids, and as much
     /// memory as any client. It continues when another member leads, and ends with the node.
     ///
-    /// [`connect`](ClientBuilder::connect) waits until the groups are reachable. Neither `connect` nor a call can be
-    /// waited for on the node's own thread, for example within `apply`: both fail there with
+    /// [`connect`](ClientBuilder::connect) waits until the groups are reachable. On the node's own thread, for example
+    /// within `apply`, both `connect` and waiting for a call fail with
     /// [`WouldDeadlock`](crate::Refused::WouldDeadlock). A call can be polled there. [`ClientBuilder::wait`] applies
     /// only while the client connects; later the node's mode applies. On `verbs` and `ofi`, embedded clients are not
     /// supported yet.
@@ -86,7 +86,7 @@ impl<S: StateMachine> NodeHandle<S> {
         answer.wait(&self.name, || self.has_ended())
     }
 
-    /// Asks another member to take over leadership. [`status`](NodeHandle::status) shows when it leads.
+    /// Asks another member to take over leadership. [`status`](NodeHandle::status) shows when that member leads.
     ///
     /// # Errors
     /// As for [`Node::hand_over`]. Also returns an error if the node has ended.
@@ -109,11 +109,11 @@ impl<S: StateMachine> NodeHandle<S> {
     }
 
     /// Stops the node and waits for its end. The node first hands over if it leads. Returns the state machine after it
-    /// has applied all delivered commands, which takes at most 10 s.
+    /// has applied all delivered commands. Waits for that for at most 10 s.
     ///
     /// # Errors
-    /// Returns the error with which the node had ended before. Also returns an error if its state machine has panicked
-    /// or takes longer than 10 s.
+    /// Returns the error that had ended the node before. Also returns an error if its state machine has panicked or
+    /// takes longer than 10 s.
     pub fn stop(mut self) -> Result<S, NodeError> {
         self.stopper.stop();
         let gone = || Err(NodeError { name: self.name.clone(), problem: Problem::Gone });

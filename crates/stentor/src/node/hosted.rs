@@ -74,8 +74,8 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     plan: Arc<ClusterRuntime>,
     me: ProcessId,
     group: GroupId,
-    /// Answers commands from this host and from others. The field order matters: it is dropped before the owner of its
-    /// socket's directory, which is the member or the place.
+    /// The endpoint that answers commands of operators, from this host and from others. It is declared before `member`
+    /// and `place`, because it must be dropped before the owner of its socket's directory, which is one of the two.
     operator: Operator,
     /// The member. `None` while the node starts over.
     member: Option<Member<F>>,
@@ -97,7 +97,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     turner: Turner,
     sleeper: Sleeper,
     leaving: Leaving,
-    /// The place where commands of this host find the node, on fabrics that have none themselves.
+    /// The directory entry through which commands of this host reach the node, on fabrics that create none.
     place: Option<StandingSeat>,
     /// Time at which the next notices to the clients of a halted group are due.
     next_notice: Duration,
@@ -130,7 +130,7 @@ impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
         self.machine.freeze()
     }
 
-    /// Restores a state. A failure ends the node, which finds it in the progress of the machine.
+    /// Restores a state. A failure is recorded in the machine's progress, and ends the node.
     fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
         self.machine.restore(number, std::iter::from_fn(|| state.next_chunk()).collect());
         // A machine on a thread of its own has not begun the restoration yet.
@@ -145,7 +145,7 @@ impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
 struct Due {
     /// `true` if a time entry was ordered. It is sent with the next step.
     is_ordered: bool,
-    /// Time until the next one is due.
+    /// Time until the next time entry is due.
     in_so_long: Duration,
 }
 
@@ -172,8 +172,8 @@ fn order_what_is_due<F: ClusterFabric, S: StateMachine, H: Hooks>(
     Due { is_ordered, ..Due::default() }
 }
 
-/// Lets the machine answer the reads whose turn it is, and orders a time entry for those that come too early. Returns
-/// whether there was any work.
+/// Passes the reads that can be answered now to the machine. Orders a time entry if a read requires a later time than
+/// the group has reached. Returns whether there was any work.
 #[inline]
 fn answer_reads<F: ClusterFabric, S: StateMachine, H: Hooks>(
     reads: &mut Reads,
@@ -415,8 +415,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         })
     }
 
-    /// Begins again like a process without memory: the group admits the node, and its machine restores the state of the
-    /// others.
+    /// Begins again like a process without memory: the group admits the node, and its machine restores the state of
+    /// another member.
     #[cold]
     fn begin_again(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         if stop.is_stopped() {
@@ -567,8 +567,8 @@ fn hands_over(plan: &ClusterRuntime, heir: ProcessId, voice: &Voice) {
     voice(log::Level::Info, &format!("told to stop: hands over to {}", plan.name(heir)));
 }
 
-/// Listens for operators at the place where commands of this host find the node. A failure is logged, and the node runs
-/// without an operator socket.
+/// Listens for operators at the directory entry through which commands of this host reach the node. A failure is
+/// logged, and the node runs without an operator socket.
 fn listen<F: ClusterFabric>(member: &Member<F>, place: Option<&StandingSeat>, voice: &Voice) -> Operator {
     let at = member.fabric().operator_socket().or_else(|| place.map(StandingSeat::beside));
     Operator::listen(at.as_ref(), &member.fabric().waker()).unwrap_or_else(|error| {

@@ -64,7 +64,8 @@ impl<S: StateMachine> Machine<S> {
         &self.marks
     }
 
-    /// Poisons the machine at a place where a majority of the group reports that it differs from theirs.
+    /// Poisons the machine at the place at which a majority of the group reports that this machine differs from its
+    /// own.
     #[cold]
     pub(super) fn give_up(&mut self, at: Position) {
         self.progress.note_poisoned(at);
@@ -287,7 +288,7 @@ mod tests {
     }
 
     fn stopped<S: StateMachine>(machine: Machine<S>) -> S {
-        machine.stop().ok().and_then(Applier::into_machine).expect("it is well")
+        machine.stop().ok().and_then(Applier::into_machine).expect("the machine is not poisoned")
     }
 
     /// Sets a timer for 10 ns after each command, and records its calls. Timer 4 panics.
@@ -347,7 +348,7 @@ mod tests {
                 enveloped: false,
                 payload: &[],
             });
-            machine.end_round(|_| panic!("nobody is to be answered"));
+            machine.end_round(|_| panic!("no client is to be answered"));
             let progress = machine.progress();
             assert_eq!(progress.due(number + 1), None, "nobody knows");
             (progress.due(number), progress.poisoned().map(|at| at.index))
@@ -436,8 +437,8 @@ mod tests {
         while !done {
             assert!(since.elapsed() < std::time::Duration::from_secs(20), "it hangs");
             done = until(machine);
-            machine.begin_round(|_| panic!("nobody is to be answered"));
-            machine.end_round(|_| panic!("nobody is to be answered"));
+            machine.begin_round(|_| panic!("no client is to be answered"));
+            machine.end_round(|_| panic!("no client is to be answered"));
         }
     }
 
@@ -487,10 +488,10 @@ mod tests {
         let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK, sleeper);
         let mut machine = machine.expect("starts");
         deliver(&mut machine, 1..=32);
-        assert!(machine.has_room(), "nothing is known of it yet");
-        machine.end_round(|_| panic!("nobody is to be answered"));
-        woken.recv_timeout(std::time::Duration::from_secs(20)).expect("a batch comes back");
-        machine.begin_round(|_| panic!("nobody is to be answered"));
+        assert!(machine.has_room(), "the time of a command is not known yet");
+        machine.end_round(|_| panic!("no client is to be answered"));
+        woken.recv_timeout(std::time::Duration::from_secs(20)).expect("a batch returns");
+        machine.begin_round(|_| panic!("no client is to be answered"));
         deliver(&mut machine, 33..=47);
         assert!(machine.has_room());
         deliver(&mut machine, 48..=48);
@@ -503,7 +504,7 @@ mod tests {
         sleeper.set(stentor_fabric::Waker::new(move || _ = wake.send(())));
         let [mut own, _] = counts_for(&sleeper);
         deliver(&mut own, 1..=3);
-        own.end_round(|_| panic!("nobody is to be answered"));
+        own.end_round(|_| panic!("no client is to be answered"));
         assert_eq!(woken.recv_timeout(std::time::Duration::from_secs(20)), Ok(()));
         assert_eq!(own.progress().commands(), 3);
     }
@@ -586,7 +587,7 @@ mod tests {
                 let chunks = VecDeque::from([bytes[..3].to_vec(), bytes[3..].to_vec()]);
                 machine.restore(number, chunks);
                 let here = matches!(machine.side, Side::Here { .. });
-                assert!(here || !machine.has_room(), "it is not taken over yet");
+                assert!(here || !machine.has_room(), "the state is not restored yet");
                 rounds(&mut machine, |machine| machine.has_room() || machine.progress().failure().is_some());
                 (machine.progress().commands(), machine.progress().failure().is_some())
             };

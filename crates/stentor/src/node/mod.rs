@@ -8,10 +8,10 @@
 //! # States
 //! - *Joining*: the node has no state of its group. Either the group admits it, or the group begins when all its
 //!   members are present.
-//! - *Follows* or *leads*.
+//! - *Following* or *leading*: the node has the state of its group.
 //! - *Leaving*: the node was asked to stop. It hands over if it leads, and stays until the others have read that it
 //!   leaves.
-//! - *Stopped*.
+//! - *Stopped*: the node has left its group.
 //!
 //! A node in any of these states can also be *poisoned*: its state machine has panicked or was outvoted. It still
 //! votes, but applies nothing. A poisoned node *starts over* when its group can spare it: it behaves like a restarted
@@ -88,7 +88,8 @@ impl<S: StateMachine> Node<S> {
         self.host.run(&stop)
     }
 
-    /// Runs one round without sleeping, for an event loop of the caller. Rounds do the same as `run`.
+    /// Runs one round without sleeping, for an event loop of the caller. The rounds do the same work as
+    /// [`run`](Node::run).
     ///
     /// # Errors
     /// As for [`run`](Node::run).
@@ -130,11 +131,11 @@ impl<S: StateMachine> Node<S> {
         answer.wait(&self.host.status().name, || false)
     }
 
-    /// Asks another member to take over leadership. [`status`](Node::status) shows when it leads.
+    /// Asks another member to take over leadership. [`status`](Node::status) shows when that member leads.
     ///
     /// # Errors
-    /// Returns an error if this node does not lead, or if the other one is not a member of the group or cannot lead
-    /// now.
+    /// Returns an error if this node does not lead, or if `to` is not another member of the group, or if that member
+    /// cannot lead now.
     pub fn hand_over(&mut self, to: &str) -> Result<(), NodeError> {
         self.host.hand_over(to)
     }
@@ -148,8 +149,9 @@ impl<S: StateMachine> Node<S> {
     }
 }
 
-/// The descriptor is readable when there may be work after [`Turn::Idle`]. It changes when the node starts over after a
-/// panic of its state machine, and when embedded clients come or go. Request it before each sleep.
+/// The descriptor is readable when there may be work after [`Turn::Idle`]. The descriptor changes when the node starts
+/// over after a panic of its state machine, and when embedded clients connect or end. Call `as_fd` again before each
+/// sleep.
 impl<S> AsFd for Node<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.host.descriptor().unwrap_or_else(|| self.never.as_fd())

@@ -17,8 +17,8 @@ pub(super) struct Sight {
     pub(super) leads: bool,
 }
 
-/// Decides when a node whose machine has panicked starts over: when the group can spare it. A group that would lose its
-/// majority needs the node's vote more than its machine.
+/// Decides when a node whose machine has panicked starts over: once the group has a majority without the node. Until
+/// then, the group needs the node's vote more than its machine.
 ///
 /// # Invariant
 /// A node starts over at most once for each command. Otherwise a machine that panics at that command again would
@@ -90,6 +90,6 @@ mod tests {
         let mut poison = Poison::default();
         assert!(poison.starts_over(MS, at(3), sight(2, false)));
         assert!(!poison.starts_over(MS, at(3), sight(2, false)));
-        assert!(poison.starts_over(MS, at(4), sight(2, false)), "that is another one");
+        assert!(poison.starts_over(MS, at(4), sight(2, false)), "it panicked at another command");
     }
 }

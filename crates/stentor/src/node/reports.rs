@@ -7,8 +7,8 @@
 //!
 //! # Conclusions from reports
 //! - *Version.* If all members are connected and have reported, the smallest of their versions is the group's version
-//!   goal: see `version_entry.rs` of the multicast. If a member is missing, it may come back with any program, so
-//!   nothing is raised.
+//!   goal: see `version_entry.rs` of the multicast. If a member is missing, it may come back with any program, so the
+//!   version is not raised.
 //! - *Difference.* Each report contains a mark (`chain.rs`). A receiver that has a mark at the same place compares the
 //!   two. Of two members, the one that is ahead has passed the other's place. So one of them detects a difference, and
 //!   both do when nothing is applied for a moment. A member logs the difference that it detects, and names the other
@@ -124,7 +124,7 @@ pub(super) struct Found {
 }
 
 impl Reports {
-    /// Creates the state of member `me` of a group. `version` is that of its program.
+    /// Creates the state of member `me` of a group. `version` is the version of its program.
     pub(super) fn new(version: u32, me: ProcessId, members: impl Iterator<Item = ProcessId>) -> Self {
         let mut reports = Reports { version, me: 0, others: Vec::new(), begun: 0, next: Duration::ZERO, last: 0 };
         for (index, process) in members.enumerate() {
@@ -291,10 +291,10 @@ mod tests {
         assert_eq!(group.look()[0].differ, [(ProcessId(2), 2)]);
         assert_eq!(group.settle(), [None, None, Some(2)]);
         assert_eq!(group.reports[0].differs_at(ProcessId(2)), Some(2));
-        assert!(group.look().iter().all(|found| found.differ.is_empty()), "it is said once");
+        assert!(group.look().iter().all(|found| found.differ.is_empty()), "each difference is reported once");
         let value = group.chains[0].value();
         group.chains[2].begin_anew((Incarnation::FIRST, 2), value);
-        assert_eq!(group.look()[2].outvoted_at, None, "what was said of its state before does not count");
+        assert_eq!(group.look()[2].outvoted_at, None, "reports about its earlier state do not count");
         assert_eq!(group.settle(), [None; 3]);
         group.apply(3, &[7, 7, 7], &[None; 3]);
         assert_eq!(group.settle(), [None; 3]);

@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
 use stentor_fabric::Waker;
 
-/// A handle that ends the sleep of the protocol's thread. A node that starts over gets a new fabric, and this handle
-/// follows.
+/// A handle that ends the sleep of the protocol's thread. When a node starts over, it gets a new fabric, and this
+/// handle then uses that fabric's waker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sleeper(Arc<RwLock<Option<Waker>>>);
 

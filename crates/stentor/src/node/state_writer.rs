@@ -38,8 +38,8 @@ pub(super) struct StateWriter {
 }
 
 impl StateWriter {
-    /// Creates the reader's end. The value is written only when its bytes are requested, so that one which is too large
-    /// is never written. `name` and `voice` are those of the node.
+    /// Creates the reader's end. The value is written only when its bytes are requested, so that a value that is too
+    /// large is never written. `name` and `voice` belong to the node.
     pub(super) fn begin((name, voice): (&str, &Voice), frozen: impl Frozen) -> StateWriter {
         let hint = frozen.bytes_hint();
         let (tell, news) = sync_channel(WAITING);
@@ -62,7 +62,7 @@ impl StateWriter {
     }
 
     fn fail(&mut self, error: &io::Error) {
-        let text = format!("the state cannot be written, and the member that needs it does not get it: {error}");
+        let text = format!("the state cannot be written, so the member that needs it does not receive it: {error}");
         (self.voice)(log::Level::Error, &text);
         self.state = Readiness::Failed;
     }

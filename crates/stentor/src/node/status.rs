@@ -9,7 +9,7 @@ pub struct Status {
     /// The name of the node.
     pub name: String,
     /// `true` if the node is not yet a member with the group's state. Its state machine may have that state a moment
-    /// earlier.
+    /// before this field becomes `false`.
     pub joining: bool,
     /// The member that leads the group, or led it last. `None` if none is known.
     pub leader: Option<String>,

@@ -118,7 +118,7 @@ impl Asking {
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         let (other, me) = (Credentials::of(&socket)?.uid, geteuid().as_raw());
         if other != me {
-            let what = format!("the other end is of user {other}, this process of {me}");
+            let what = format!("the other end runs as user {other}, this process as {me}");
             return Err(std::io::Error::new(ErrorKind::PermissionDenied, what));
         }
         let mut stream = UnixStream::from(socket);
@@ -140,7 +140,7 @@ impl Asking {
                 Err(error) => return Err(Fault::Unreached(error.to_string())),
             }
             if self.answer.len() as u64 > Question::LONGEST {
-                return Err(Fault::Broken("its answer is longer than any is".to_owned()));
+                return Err(Fault::Broken("its answer is too long".to_owned()));
             }
         }
         let Some(end) = self.answer.iter().position(|byte| *byte == b'\n') else {

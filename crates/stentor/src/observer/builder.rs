@@ -33,8 +33,8 @@ impl ObserverBuilder {
     }
 
     /// Sets the [position](Observer::position) of an earlier observer, after which this one continues. By default, the
-    /// first event is a state. If states are refused, the default is to begin with the commands that are applied from
-    /// now on.
+    /// first event is a state. If states are refused, the observer begins by default with the commands that are applied
+    /// after it has connected.
     pub fn from(self, position: ObservedPosition) -> Self {
         ObserverBuilder { from: Some(position), ..self }
     }

@@ -62,23 +62,23 @@ pub(super) enum Fault {
 
 #[derive(Debug, Error)]
 pub(super) enum Problem {
-    #[error("no member serves an observer within {} ms: {}", .patience.as_millis(), told(.faults))]
+    #[error("no member served the observer within {} ms: {}", .patience.as_millis(), told(.faults))]
     Late { patience: Duration, faults: Vec<(String, Fault)> },
-    #[error("no member keeps what comes behind the position, and states are refused: {}", told(.faults))]
+    #[error("no member keeps the records after the position, and states are refused: {}", told(.faults))]
     Gone { first: Option<u64>, faults: Vec<(String, Fault)> },
-    #[error("the group was reset, or began anew, and states are refused: the position is of its history before")]
+    #[error("the group was reset or began anew, and states are refused: the position belongs to an earlier history")]
     Reset,
-    #[error("the members do not serve it: {}", told(.faults))]
+    #[error("the members do not serve the observer: {}", told(.faults))]
     Unfit { faults: Vec<(String, Fault)> },
-    #[error("`{0}` is no member of the group")]
+    #[error("`{0}` is not a member of the group")]
     NoMember(String),
-    #[error("the position is of another group")]
+    #[error("the position belongs to another group")]
     OtherGroup,
-    #[error("these bytes are no position")]
+    #[error("the bytes are not a position")]
     Bytes,
     #[error("the fabric `sim` has no processes")]
     Simulated,
-    #[error("its state has more than {most} bytes")]
+    #[error("the state has more than {most} bytes")]
     TooLarge { most: u64 },
     #[error("{member} violates the protocol: {what}")]
     Broken { member: String, what: String },
@@ -128,18 +128,20 @@ impl ObserveError {
 impl Problem {
     fn remedy(&self) -> String {
         let remedy = match self {
-            Problem::Late { .. } => "start the members; `stentor leader show` says how they stand",
-            Problem::Gone { .. } => "take states, begin without the position, or raise `observed_mib` at the members",
-            Problem::Reset => "take states, or begin without the position",
+            Problem::Late { .. } => "start the members; `stentor leader show` shows their state",
+            Problem::Gone { .. } => "accept states, begin without the position, or raise `observed_mib` at the members",
+            Problem::Reset => "accept states, or begin without the position",
             Problem::Unfit { .. } => {
-                "give all processes the same configuration and the same release, and let `observed_mib` not be 0"
+                "give all processes the same configuration and the same release, and set `observed_mib` to a value above 0"
             }
-            Problem::NoMember(_) => "name a member of that group, as the configuration does",
+            Problem::NoMember(_) => "name a member of the group, as in the configuration",
             Problem::OtherGroup => "observe the group that `ObservedPosition::group` returns",
-            Problem::Bytes => "give the bytes that `ObservedPosition::to_bytes` returned, whole",
+            Problem::Bytes => "pass all bytes that `ObservedPosition::to_bytes` returned",
             Problem::Simulated => "observe a cluster on another fabric",
             Problem::TooLarge { .. } => "raise `ObserverBuilder::longest_state`, or refuse states",
-            Problem::Broken { .. } => "go on: the next call connects anew; if it comes again, report it as a bug",
+            Problem::Broken { .. } => {
+                "continue: the next call connects anew; if the error occurs again, report it as a bug"
+            }
             Problem::System(_) => "`stentor doctor` says what this machine can do",
         };
         remedy.to_owned()
@@ -148,24 +150,24 @@ impl Problem {
 
 fn told(faults: &[(String, Fault)]) -> String {
     let all: Vec<_> = faults.iter().map(|(name, fault)| format!("{name}: {fault}")).collect();
-    if all.is_empty() { "none was asked".to_owned() } else { all.join("; ") }
+    if all.is_empty() { "no member was tried".to_owned() } else { all.join("; ") }
 }
 
 fn refused(refusal: &Refusal) -> String {
     let text = match refusal {
-        Refusal::Version => "it speaks another version of this protocol",
+        Refusal::Version => "it uses another version of this protocol",
         Refusal::Configuration => "it has another configuration",
         Refusal::Group => "it is a member of another group",
-        Refusal::Off => "`observed_mib` is 0 there, so it has no observers",
+        Refusal::Off => "`observed_mib` is 0 there, so it serves no observers",
         Refusal::Leads => "it leads, and a follower is preferred",
-        Refusal::Full => "it has as many observers as it may",
+        Refusal::Full => "it has reached its maximum number of observers",
         Refusal::NotReady => "it has no state of its group yet",
-        Refusal::Behind => "it has not applied yet what was observed",
+        Refusal::Behind => "it has not applied the observer's position yet",
         Refusal::Poisoned => "its state machine has panicked",
         Refusal::Ends => "it ends",
-        Refusal::Gone(first) => return format!("it keeps what comes behind index {first}"),
+        Refusal::Gone(first) => return format!("it keeps the records after index {first}"),
         Refusal::OtherHistory => "it is in another history of the group",
-        Refusal::Slow => "a state was taken too slowly from it",
+        Refusal::Slow => "the observer received its state too slowly",
         Refusal::NoState => "its state cannot be written; its log says why",
     };
     text.to_owned()

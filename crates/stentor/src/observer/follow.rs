@@ -67,7 +67,7 @@ impl Following {
         let Some(place) = &mut self.place else { return Ok(None) };
         let longest = runtime.limits().message_bytes + COMMAND_BYTES + 2 * MAX_GROUPS;
         let stream = &self.stream[self.read..];
-        let Some((record, bytes)) = record::read(stream, longest).map_err(|_| broken("a record that is none"))? else {
+        let Some((record, bytes)) = record::read(stream, longest).map_err(|_| broken("an invalid record"))? else {
             self.stream.drain(..self.read);
             self.read = 0;
             return Ok(None);
@@ -75,7 +75,7 @@ impl Following {
         let observed = match record {
             Record::Origin { origin, kept } => {
                 if kept != place.index || origin == place.origin {
-                    return Err(broken("another history that begins elsewhere"));
+                    return Err(broken("another history that does not begin at the present place"));
                 }
                 let last = ObservedPosition { group: self.group, place: *place };
                 let begins = place.origin.is_none();
@@ -106,7 +106,7 @@ impl Following {
             Frame::Welcome(place) => {
                 let is_same = |before: Place| (before.origin, before.index) == (place.origin, place.index);
                 if !self.before.is_none_or(is_same) {
-                    return Err(broken("it goes on from another place than it was asked to"));
+                    return Err(broken("it continues from another place than was requested"));
                 }
                 self.place = Some(self.before.unwrap_or(place));
                 Ok(())
@@ -124,12 +124,12 @@ impl Following {
             }
             Frame::Piece(bytes) => self.take_piece(bytes),
             Frame::StateEnd(bytes) => self.end_state(bytes),
-            Frame::Records(_) | Frame::State(_) => Err(broken("something out of turn")),
+            Frame::Records(_) | Frame::State(_) => Err(broken("a frame out of turn")),
         }
     }
 
     fn take_piece(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        let Some((_, state)) = &mut self.state else { return Err(broken("a piece of no state")) };
+        let Some((_, state)) = &mut self.state else { return Err(broken("a piece without a state")) };
         if (state.len() + bytes.len()) as u64 > self.longest_state {
             return Err(Stop::TooLarge);
         }
@@ -138,9 +138,11 @@ impl Following {
     }
 
     fn end_state(&mut self, bytes: u64) -> Result<(), Stop> {
-        let Some((place, state)) = self.state.take() else { return Err(broken("the end of no state")) };
+        let Some((place, state)) = self.state.take() else {
+            return Err(broken("the end of a state that was not begun"));
+        };
         if state.len() as u64 != bytes {
-            return Err(broken("a state that is not whole"));
+            return Err(broken("an incomplete state"));
         }
         if let Some(last) = self.place.or(self.before).filter(|last| !last.is_beginning()) {
             if last.origin != place.origin {
@@ -164,7 +166,7 @@ fn broken(what: &str) -> Stop {
 /// Advances a place by one index.
 fn advance(place: &mut Place, step: Step) -> Result<(), Stop> {
     if step.index != place.index + 1 {
-        return Err(broken(&format!("index {} comes behind index {}", step.index, place.index)));
+        return Err(broken(&format!("index {} follows index {}", step.index, place.index)));
     }
     (place.index, place.timestamp) = (step.index, step.timestamp);
     Ok(())
@@ -258,16 +260,16 @@ mod tests {
             Frame::StateEnd(4),
         ];
         let expected = ["8", "9", "10", "11", "12", "state 4 of 40"];
-        assert_eq!(seen(Some(place(1, 7)), &frames).expect("nothing is wrong"), expected);
+        assert_eq!(seen(Some(place(1, 7)), &frames).expect("the frames are valid"), expected);
         let mut other = Vec::new();
         Record::Origin { origin: origin(2), kept: 7 }.write(&mut other);
         let frames = [Frame::Welcome(place(1, 7)), Frame::Records(&other), Frame::Records(&all)];
         let expected = ["reset 7 true", "8", "9", "10", "11", "12"];
-        assert_eq!(seen(Some(place(1, 7)), &frames).expect("nothing is wrong"), expected);
+        assert_eq!(seen(Some(place(1, 7)), &frames).expect("the frames are valid"), expected);
         let state = [Frame::State(place(2, 3)), Frame::StateEnd(0)];
-        assert_eq!(seen(Some(place(1, 7)), &state).expect("nothing is wrong"), ["reset 7 false", "state 0 of 3"]);
-        assert_eq!(seen(Some(place(0, 0)), &state).expect("nothing is wrong"), ["state 0 of 3"]);
-        assert_eq!(seen(None, &state).expect("nothing is wrong"), ["state 0 of 3"]);
+        assert_eq!(seen(Some(place(1, 7)), &state).expect("the frames are valid"), ["reset 7 false", "state 0 of 3"]);
+        assert_eq!(seen(Some(place(0, 0)), &state).expect("the frames are valid"), ["state 0 of 3"]);
+        assert_eq!(seen(None, &state).expect("the frames are valid"), ["state 0 of 3"]);
     }
 
     #[test]
@@ -289,10 +291,10 @@ mod tests {
             &[Frame::State(place(1, 9)), Frame::State(place(1, 9))],
         ];
         for frames in cases {
-            let why = seen(Some(place(1, 7)), frames).expect_err("it cannot be");
+            let why = seen(Some(place(1, 7)), frames).expect_err("the frames are invalid");
             assert!(why.contains("Broken"), "{frames:?}: {why}");
         }
-        let why = |frames: &[Frame<'_>]| seen(Some(place(1, 7)), frames).expect_err("it cannot be");
+        let why = |frames: &[Frame<'_>]| seen(Some(place(1, 7)), frames).expect_err("the frames are invalid");
         assert!(why(&[Frame::State(place(1, 9)), Frame::Piece(&[0; 21])]).contains("TooLarge"));
         assert!(why(&[Frame::State(place(1, 6)), Frame::StateEnd(0)]).contains("Behind"), "an older state");
         assert!(why(&[Frame::Refused(Refusal::Ends)]).contains("Ends"));

@@ -52,7 +52,7 @@ pub(crate) enum Refusal {
     Poisoned,
     /// The member ends.
     Ends,
-    /// The member does not keep the records after the observer's position. It keeps those after this index.
+    /// The member does not keep the records after the observer's position. It keeps the records after this index.
     Gone(u64),
     /// The observer's position belongs to a history that the group has left.
     OtherHistory,
@@ -70,7 +70,7 @@ pub(crate) enum Frame<'a> {
     Welcome(Place),
     /// The next bytes of the stream of records. A record may span several frames.
     Records(&'a [u8]),
-    /// The state after this place follows. An incomplete record before it is void.
+    /// The state after this place follows. An incomplete record before this frame is dropped.
     State(Place),
     /// The next bytes of the state.
     Piece(&'a [u8]),

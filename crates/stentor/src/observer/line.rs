@@ -204,13 +204,13 @@ mod tests {
         }
         let whole = bytes.len() / 2;
         for (at, byte) in bytes[..20].iter().enumerate() {
-            one.write_all(&[*byte]).expect("it is taken");
+            one.write_all(&[*byte]).expect("the socket has room");
             let came = line.receive().expect("nothing is wrong");
             assert_eq!(came, (at + 1 == whole).then_some(Frame::Alive(1)), "{at}");
         }
-        one.write_all(&bytes[20..]).expect("it is taken");
+        one.write_all(&bytes[20..]).expect("the socket has room");
         drop(one);
-        assert_eq!(line.receive().expect("it is whole"), Some(Frame::Alive(2)));
+        assert_eq!(line.receive().expect("the frame is complete"), Some(Frame::Alive(2)));
         assert!(matches!(line.receive(), Err(LineError::Closed)));
     }
 
@@ -218,7 +218,7 @@ mod tests {
     fn a_frame_that_is_too_long_or_invalid_ends_the_line() {
         for bytes in [&[0, 0, 0, 65][..], &[255; 9], &[0, 0, 0, 1, 99], &[0, 0, 0, 0]] {
             let (mut one, mut line) = pair(LONGEST_ASKED);
-            one.write_all(bytes).expect("it is taken");
+            one.write_all(bytes).expect("the socket has room");
             assert!(matches!(line.receive(), Err(LineError::Garbage)), "{bytes:?}");
         }
     }
@@ -231,13 +231,13 @@ mod tests {
         let mut sent = 0;
         while !line.is_behind() {
             line.send(&Frame::Piece(&bytes));
-            line.flush().expect("nobody has closed it");
+            line.flush().expect("the line is open");
             sent += 1;
         }
-        assert!(!line.flush().expect("nobody has closed it"), "there is no room");
+        assert!(!line.flush().expect("the line is open"), "there is no room");
         for _ in 0..sent {
             while reads.receive().expect("nothing is wrong").is_none() {
-                line.flush().expect("nobody has closed it");
+                line.flush().expect("the line is open");
             }
         }
         assert!(!line.is_behind());

@@ -5,8 +5,8 @@ use crate::{Group, SessionId};
 
 /// An event in the order of a group.
 ///
-/// The index of a [`Command`](Observed::Command) or a [`Step`](Observed::Step) is one more than that of the event
-/// before. A [`State`](Observed::State) replaces all events up to its position.
+/// The index of a [`Command`](Observed::Command) or a [`Step`](Observed::Step) is one more than the index of the
+/// previous event. A [`State`](Observed::State) replaces all events up to its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Observed {
@@ -15,8 +15,8 @@ pub enum Observed {
     /// A place in the order at which the group applied no command: a read, a copy of a command, a message of a session,
     /// a time entry or a version entry.
     Step(ObservedPosition),
-    /// The value of the state machine after all commands up to a position. It replaces the value that the observer had:
-    /// some commands before it were not observed.
+    /// The value of the state machine after all commands up to a position. It replaces the observer's own value,
+    /// because some earlier commands were not observed.
     State(ObservedState),
     /// The group was reset, or began anew.
     Reset(ObservedReset),
@@ -30,7 +30,7 @@ pub struct ObservedCommand {
     pub position: ObservedPosition,
     /// The name of the client that sent the command.
     pub sender: String,
-    /// The session of the command. `None` if it was sent without a session.
+    /// The session of the command. `None` if the command was sent without a session.
     pub session: Option<SessionId>,
     /// All groups that apply the command, in the order of the configuration.
     pub groups: Vec<Group>,

@@ -239,7 +239,7 @@ impl Observer {
             Ok(Some(Err(stop))) => self.stops(stop)?,
             Err(LineError::Closed) => self.fails(Fault::Closed)?,
             Err(LineError::System(error)) => self.fails(Fault::Unreached(error.to_string()))?,
-            Err(LineError::Garbage) => self.fails(Fault::Broken("bytes that are no frame".to_owned()))?,
+            Err(LineError::Garbage) => self.fails(Fault::Broken("bytes that are not a frame".to_owned()))?,
         }
         Ok(true)
     }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_read_back_and_no_damaged_one_is() {
+    fn a_position_survives_a_round_trip_and_damaged_bytes_are_rejected() {
         let origin = Incarnation { number: 3, tag: 0x8000_0001 };
         let place = Place { origin, index: 12, timestamp: Timestamp { time: 1 << 61, group: 1 } };
         let position = ObservedPosition { group: Group(GroupId(2)), place };

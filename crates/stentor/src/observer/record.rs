@@ -188,7 +188,7 @@ mod tests {
         for end in 44..stream.len() {
             assert_eq!(read(&stream[44..end], 100), Ok(None), "{end}");
         }
-        assert_eq!(read(&stream[44..], 30), Err(NoRecord), "longer than anything is");
+        assert_eq!(read(&stream[44..], 30), Err(NoRecord), "longer than the limit");
     }
 
     proptest! {

@@ -40,7 +40,7 @@ impl Target {
     /// Returns the reason why the member cannot be dialed.
     pub(super) fn remote(&self) -> Result<Vec<AskConfig>, String> {
         let Some(Remote { cluster, found }) = &self.remote else {
-            return Err("nobody listens for it on this host".to_owned());
+            return Err("it does not listen on this host".to_owned());
         };
         let (key, addresses) = found.as_ref().map_err(Clone::clone)?;
         let to =
@@ -65,7 +65,8 @@ pub(super) fn targets(cluster: &Cluster, group: Group, member: Option<&str>) -> 
     let target = |process: ProcessId| {
         let addresses = found.next().unwrap_or_else(|| Ok(Vec::new()));
         let remote = key.clone().map(|key| {
-            let without = |why| format!("not on this host, and without the key nobody is reached: {why}");
+            let without =
+                |why| format!("it is not on this host, and other hosts cannot be reached without the key: {why}");
             let found = key.map_err(without).and_then(|key| Ok((key, addresses?)));
             Remote { cluster: config.cluster().to_owned(), found }
         });

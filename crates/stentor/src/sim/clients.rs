@@ -97,8 +97,9 @@ pub(super) struct Clients {
     most_bytes: usize,
     /// All calls, by token.
     pub(super) calls: BTreeMap<u64, SimCall>,
-    /// Numbers of notifications that clients received, and that they know were lost.
+    /// Number of notifications that clients received.
     pub(super) notified: u64,
+    /// Number of notifications that were reported to clients as lost.
     pub(super) missed: u64,
     wrongs: Wrongs,
 }
@@ -154,17 +155,18 @@ impl Clients {
         if bytes.len() > self.most_bytes {
             let most = self.most_bytes;
             return Some(format!(
-                "calls with {} bytes, and `command_bytes` is {most}: raise it, or call less",
+                "makes a call of {} bytes, and `command_bytes` is {most}: raise it, or make shorter calls",
                 bytes.len()
             ));
         }
         if let Some(how) = how.filter(|how| *how != Consistency::Ordered && groups.ids().len() > 1) {
             let count = groups.ids().len();
-            return Some(format!("reads {count} groups with `{how:?}`: only ordered reads are of several"));
+            return Some(format!("reads {count} groups with `{how:?}`: only ordered reads may name several groups"));
         }
         let unknown = groups.ids().iter().any(|group| usize::from(group.0) >= self.groups.len());
-        (unknown || groups.ids().is_empty())
-            .then(|| "calls no group, or one that the cluster has not: `Turn::groups` has them".to_owned())
+        (unknown || groups.ids().is_empty()).then(|| {
+            "calls no group, or a group that the cluster does not have: use those of `Turn::groups`".to_owned()
+        })
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{Group, StateMachine};
 pub struct SimCluster<S> {
     machine: Rc<dyn Fn(Group) -> S>,
     script: Box<dyn Fn(usize) -> Box<dyn Script>>,
-    /// Model of the machine; `None`: the machine itself.
+    /// The constructor of the model. With `None`, the machine itself is the model.
     model: Option<Model>,
     compare: Option<Compare<S>>,
     groups: usize,
@@ -162,9 +162,9 @@ impl<S: StateMachine> SimCluster<S> {
         SimCluster { model: Some(Box::new(move |group| Box::new(model(group)))), ..self }
     }
 
-    /// Sets which bytes of the value are compared between members, which must be equal after the same calls. The
-    /// default is the output of the frozen value. The default is unsuitable if one value can be written in several
-    /// ways, for example in the order of a `HashMap`.
+    /// Sets the function that returns the bytes of a value that are compared between members. The bytes must be equal
+    /// at all members after the same calls. By default, the output of the frozen value is compared. The default is
+    /// unsuitable if one value can be written in several ways, for example in the order of a `HashMap`.
     #[must_use]
     pub fn compare_by(self, compared: impl Fn(&S) -> Vec<u8> + 'static) -> Self {
         SimCluster { compare: Some(Rc::new(compared)), ..self }
@@ -174,8 +174,8 @@ impl<S: StateMachine> SimCluster<S> {
     /// `STENTOR_SIM_SEED` is set, only that seed runs, and its trace is printed.
     ///
     /// # Errors
-    /// [`SimError::Failed`] with the seed that failed; [`SimError::NotReached`] if no call was answered, or if a kind
-    /// of fault never happened in a hundred seeds or more; other errors if nothing could be run.
+    /// Returns [`SimError::Failed`] with the seed that failed, or [`SimError::NotReached`] if no call was answered, or
+    /// if a kind of fault never happened in a hundred seeds or more. Returns another error if no seed could be run.
     pub fn run(&self, seeds: impl IntoIterator<Item = u64>) -> Result<SimReport, SimError> {
         self.check()?;
         if let Some(seed) = seed_of_variable()? {
@@ -202,7 +202,7 @@ impl<S: StateMachine> SimCluster<S> {
     /// Runs one seed and returns its report, trace and failure.
     ///
     /// # Errors
-    /// [`SimError`], if nothing could be run. A seed that fails is not an error here: see [`SimRun::failure`].
+    /// Returns an error if the seed could not be run. A seed that fails is not an error here: see [`SimRun::failure`].
     pub fn replay(&self, seed: u64) -> Result<SimRun, SimError> {
         self.check()?;
         let ran = self.run_one(seed, true)?;

@@ -13,7 +13,7 @@ debug_as_display!(SimError);
 #[non_exhaustive]
 pub enum SimError {
     /// A number is out of range.
-    #[error("`{name}` is {given}: from {least} to {most} are possible")]
+    #[error("`{name}` is {given}: it must be from {least} to {most}")]
     Argument {
         /// Method that sets the number.
         name: &'static str,
@@ -25,10 +25,10 @@ pub enum SimError {
         most: u64,
     },
     /// `run` received no seed.
-    #[error("there is no seed: give `run` some, 0..200 for example")]
+    #[error("there is no seed: pass seeds to `run`, for example 0..200")]
     NoSeeds,
     /// The environment variable `STENTOR_SIM_SEED` is not a number.
-    #[error("{SEED_VARIABLE} is \"{0}\": it must be a seed, 42 or 0x2a for example")]
+    #[error("{SEED_VARIABLE} is \"{0}\": it must be a seed, for example 42 or 0x2a")]
     Variable(String),
     /// The members could not be created.
     #[error("the simulated processes do not start: {0}; smaller commands, replies or clusters may help")]
@@ -38,7 +38,7 @@ pub enum SimError {
     Failed(Box<SimFailure>),
     /// No seed failed, but some event never happened: the seeds test less than they seem to.
     #[error(
-        "in {} seeds these never happened: {}; run more seeds, or let clients call more and longer\n{}", .report.seeds(), .missing.join(", "),
+        "in {} seeds, these events never happened: {}; run more seeds, or let clients make more calls over a longer time\n{}", .report.seeds(), .missing.join(", "),
         .report
     )]
     NotReached {

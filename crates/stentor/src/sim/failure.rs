@@ -24,8 +24,8 @@ pub enum SimProperty {
     ReadChanges,
     /// Two members of a group have different values after the same calls.
     States,
-    /// Two members of a group send different notifications at the same position, or others than the model. Or a session
-    /// does not receive each notification once and in order, with a report of those that were lost.
+    /// Two members of a group send different notifications at the same position, or members send other notifications
+    /// than the model, or a session does not receive each notification once and in order, with a report of lost ones.
     Notifications,
     /// Two members of a group reply differently to the same call, although their values are equal.
     Replies,
@@ -57,24 +57,24 @@ impl SimProperty {
     fn text(self) -> &'static str {
         match self {
             SimProperty::Panic => "a panic",
-            SimProperty::Script => "a script says that something is wrong",
-            SimProperty::Restore => "a value cannot be handed over",
+            SimProperty::Script => "a script reported an error or made an invalid call",
+            SimProperty::Restore => "a value cannot be written or restored",
             SimProperty::ReadChanges => "a read changes the value",
             SimProperty::States => {
-                "members of a group have different values after the same calls: `apply` depends on something else than value, context and \
+                "members of a group have different values after the same calls: `apply` depends on more than the value, the context and the \
                  command, or `restore` does not restore what `Frozen::write` was given (`SimCluster::compare_by`, if one value can be \
                  written in several ways)"
             }
             SimProperty::Replies => "members of a group reply differently to the same call",
             SimProperty::Reads => {
-                "a read that is not ordered shows something else than the value at its place, or less than it asked for"
+                "an unordered read does not return the value at its position, or returns an older value than its consistency permits"
             }
             SimProperty::Notifications => {
-                "notifications are not those that the machine has sent, each once and in order"
+                "a session did not receive the machine's notifications, each once and in order"
             }
-            SimProperty::Calls => "the replies are not those of one serial order",
-            SimProperty::Liveness => "clients do not come to their end although the faults have stopped",
-            SimProperty::Protocol => "Stentor has broken its promise: please report it",
+            SimProperty::Calls => "no serial order of the calls explains the replies",
+            SimProperty::Liveness => "clients do not finish although the faults have stopped",
+            SimProperty::Protocol => "Stentor has violated a guarantee: please report it",
         }
     }
 }
@@ -158,7 +158,7 @@ impl fmt::Display for SimFailure {
         if !self.repeats {
             writeln!(
                 f,
-                "a second run of the seed went otherwise: the machine or a script depends on something beside the seed"
+                "a second run of the seed had another result: the machine or a script depends on more than the seed"
             )?;
         }
         self.violations.iter().try_for_each(|(_, witness)| writeln!(f, "  {witness}"))?;

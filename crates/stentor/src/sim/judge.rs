@@ -24,7 +24,7 @@ pub(super) enum Decided {
     TooHard,
 }
 
-/// Decides whether the calls of a run are those of one serial order. `finished`: no call is in flight any more.
+/// Decides whether the calls of a run are those of one serial order. `finished` is `true` if no call is in flight.
 pub(super) fn decided(model: &Sequential<'_>, finished: bool) -> Decided {
     let history = match history(model, finished) {
         Ok(history) => history,
@@ -105,8 +105,8 @@ fn took_effect(call: &Call, token: usize, applied: &AppliedCalls) -> bool {
     }
 }
 
-/// Returns the history of the calls. Tokens count from 1. A call that was never made precedes them, so that the numbers
-/// of calls are tokens.
+/// Returns the history of the calls. Tokens count from 1. A placeholder precedes the calls, so that the number of a
+/// call in the history equals its token.
 fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
     let mut sessions: BTreeMap<SessionId, u64> = BTreeMap::new();
     let mut history = History::new();

@@ -74,7 +74,7 @@
 //! alone, set the environment variable `STENTOR_SIM_SEED`.
 //!
 //! # Limits of the simulation
-//! It does not simulate groups that lose all their members at once, resets by operators, and
+//! The simulation does not cover groups that lose all their members at once, resets by operators, and
 //! [`CallError::Unknown`](crate::CallError::Unknown) after a caller's timeout: a simulated client resolves its calls in
 //! flight before its script learns their fate.
 

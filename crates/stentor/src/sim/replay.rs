@@ -24,8 +24,8 @@ pub(super) struct Difference {
 pub(super) type AllNotes = BTreeMap<(GroupId, u64), Notes>;
 
 /// Returns the first read and the first notification that differ from the model's, after exactly the positions that
-/// members had passed. `speaks`: the model is the machine itself, and sends notifications. Another model may omit them;
-/// its notifications are compared only if it sends any.
+/// members had passed. `speaks` is `true` if the model is the machine itself, which sends notifications. Another model
+/// may omit notifications; they are compared only if it sends any.
 pub(super) fn differences(model: &Sequential<'_>, notes: &AllNotes, groups: u16, speaks: bool) -> Vec<Difference> {
     let (mut reads, mut notified, mut speaks) = (None, None, speaks);
     for group in (0..groups).map(GroupId) {

@@ -113,7 +113,7 @@ pub enum Next {
     Call(Groups, Vec<u8>),
     /// Sends a query to these groups, with this guarantee. Only ordered reads may name several groups.
     Read(Groups, Vec<u8>, Consistency),
-    /// Waits for this time, in virtual time. A run has faults for 3 ms.
+    /// Waits for this duration of virtual time. In a run, faults occur during 3 ms of virtual time.
     Wait(Duration),
     /// Ends the script. The client waits for the calls in flight and ends its session.
     Done,

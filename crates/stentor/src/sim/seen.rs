@@ -19,17 +19,17 @@ pub enum Fate {
     /// The call was applied once in each of its groups.
     Applied {
         /// Position of the call in the order, with the index of the first group. For an unordered read, the position up
-        /// to which the answer contains the order.
+        /// to which the answer reflects the order.
         position: Position,
-        /// Replies of the groups, in their order. `None`: the reply was longer than
+        /// Replies of the groups, in their order. `None` if the reply was longer than
         /// [`SimCluster::reply_bytes`](super::SimCluster::reply_bytes), and is lost.
         replies: Vec<(Group, Option<Vec<u8>>)>,
     },
     /// The call was not applied and never will be: there was no room for it, it was lost with its process, or it was an
     /// unordered read that was not answered within 1 ms of virtual time.
     NotApplied,
-    /// The call may have been applied, may be applied later, or never. Its outcome can no longer be known, because its
-    /// session expired or too many calls followed it.
+    /// It is unknown whether the call was applied, will be applied later, or will never be applied. Its outcome can no
+    /// longer be found out, because its session expired or too many calls followed it.
     Unknown,
 }
 

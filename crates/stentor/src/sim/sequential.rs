@@ -19,7 +19,7 @@ use crate::{Position, Reply, SessionId};
 ///
 /// Replies may depend on the context of a call: on its position, its session, and on earlier ends of sessions and
 /// timers. Each call therefore has the same context here as at the members, sessions end where they ended at the
-/// members, and timers fire at the positions that members passed. Only the order of the calls is the search's.
+/// members, and timers fire at the positions that members passed. Only the order of the calls is chosen by the search.
 pub(super) struct Sequential<'a> {
     pub(super) fresh: &'a dyn Fn(Group) -> Box<dyn Applies>,
     /// Version in force at the members.

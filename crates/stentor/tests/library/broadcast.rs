@@ -127,7 +127,7 @@ fn refused_messages_use_no_sequence() {
     assert_eq!(first.send(&[0; 101]), Err(NotSent::TooLong { bytes: 101, limit: 100 }));
     assert_eq!(
         NotSent::TooLong { bytes: 101, limit: 100 }.to_string(),
-        "a message of 101 bytes, where 100 are the most; send it in parts, or raise `payload_bytes` in [neb]"
+        "a message of 101 bytes is longer than the limit of 100 bytes; send it in parts, or raise `payload_bytes` in [neb]"
     );
     all.until("the window is heard", |all| all.logs.iter().all(|log| log.len() == 8));
     all.until("there is room", |all| all.processes[0].send(b"y") == Ok(8));
@@ -180,7 +180,7 @@ fn invalid_settings_are_refused_with_a_remedy() {
     type Change<'a> = &'a dyn Fn(stentor::BroadcastBuilder) -> stentor::BroadcastBuilder;
     let cases: [(&str, &str, Change<'_>, &str); 8] = [
         ("", "a", &|end| end, "the configuration has no [neb]; add one"),
-        (&plain, "z", &|end| end, "it is none of the processes of the broadcast; name one of a, b, c, d"),
+        (&plain, "z", &|end| end, "it is not a process of the broadcast; name one of a, b, c, d"),
         (&plain, "a", &|end| end.secret([1; 32]), "a secret key was given, and [neb] has no `keys`"),
         (&keyed, "a", &|end| end, "[neb] has `keys`, and no secret key was given"),
         (&keyed, "a", &|end| end.secret([9; 32]), "the secret key is not the one of process 0"),

@@ -224,8 +224,8 @@ fn waits_respect_their_timeouts() {
     assert_eq!(error.kind(), ChannelErrorKind::PeerAbsent);
     assert_eq!(
         error.to_string(),
-        "channel at here, which listens: the other end was not there for 0.05 s; one end listens and one connects, both at \
-         the same place, on the same fabric, in the same directory; start the other one, or have more patience"
+        "channel at here, which listens: the other end was not open within 0.05 s; one end listens and one connects, both at \
+         the same place, on the same fabric, in the same directory; start the other one, or set a longer `patience`"
     );
     let mut alone = listens.start().unwrap();
     assert!(poll_once(alone.ready()).is_none());
@@ -258,7 +258,7 @@ fn too_long_messages_are_refused_and_the_channel_works_on() {
     let error = from.try_send(&[0; 1001]).unwrap_err();
     assert_eq!(error.kind(), ChannelErrorKind::TooLong);
     assert!(
-        error.to_string().contains("a message of 1001 bytes, where 1000 are the most; send it in parts"),
+        error.to_string().contains("a message of 1001 bytes is longer than the limit of 1000 bytes; send it in parts"),
         "{error}"
     );
     run(&mut to, from.send(&[1; 1000])).unwrap();

@@ -239,7 +239,7 @@ fn client_of_a_resumed_session_gets_an_error_and_ends() {
     assert!(matches!(told, CallError::NotApplied(Refused::Superseded)), "{told:?}");
     let failure = until("its end", || first.failure());
     assert_eq!(failure.kind(), ClientErrorKind::Superseded);
-    assert!(failure.to_string().contains("another process has taken the session up"), "{failure}");
+    assert!(failure.to_string().contains("another process has resumed the session"), "{failure}");
     let told = first.call(running.group("g1"), b"m").wait().expect_err("it has ended");
     assert!(matches!(told, CallError::NotApplied(Refused::ClientEnded)), "{told:?}");
     assert_eq!(first.lives_until(), None);

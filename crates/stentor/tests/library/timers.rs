@@ -298,7 +298,7 @@ fn a_client_with_an_expired_session_ends() {
     running.told(&[SESSION]);
     let error = until("it is told", || local.turn(|_, _| ()).err());
     assert_eq!(error.kind(), ClientErrorKind::SessionGone, "{error}");
-    assert!(error.to_string().contains("has run out in group g1"), "{error}");
+    assert!(error.to_string().contains("has expired in group g1"), "{error}");
     assert_eq!(local.lives_until(), None);
     running.set(&client, 2, 50);
     running.told(&[SESSION, 2]);
@@ -329,7 +329,7 @@ fn a_client_with_an_expired_session_opens_no_other_group() {
     assert!(matches!(local.submit(late, &command), Err(Refused::Unavailable(_))), "it is to be taken in");
     let error = until("it is told", || local.turn(|_, outcome| panic!("{outcome:?}")).err());
     assert_eq!(error.kind(), ClientErrorKind::SessionGone, "{error}");
-    assert!(error.to_string().contains("has run out in group g1"), "{error}");
+    assert!(error.to_string().contains("has expired in group g1"), "{error}");
     assert_eq!(nodes.each_ref().map(|node| node.fired().len()), [1, 0]);
 }
 

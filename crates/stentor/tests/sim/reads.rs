@@ -121,5 +121,5 @@ fn only_ordered_reads_are_of_several_groups() {
     let script = |_| |turn: &mut Turn<'_>| Next::read_with(turn.groups(), "", Consistency::Leader);
     let error = SimCluster::new(|| Shop::new(Plant::None), script).groups(2).run(0..3).expect_err("two groups");
     assert_eq!(error.failure().map(|failure| failure.property()), Some(SimProperty::Script));
-    assert!(error.to_string().contains("only ordered reads are of several"), "{error}");
+    assert!(error.to_string().contains("only ordered reads may name several groups"), "{error}");
 }

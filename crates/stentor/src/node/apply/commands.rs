@@ -46,8 +46,9 @@ pub(super) struct Commands {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     head: Head,
-    /// Number of groups of the command. `bytes` is the length of its payload.
+    /// Number of groups of the command.
     groups: usize,
+    /// Length of the command's payload, in bytes.
     bytes: usize,
 }
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 pub(super) struct Depth {
     most: usize,
     limit: usize,
-    /// Number of commands that were applied. Older batches have a lower weight. `seconds` is the time that these
-    /// commands took.
+    /// Weighted number of applied commands. Older batches have a lower weight.
     commands: f64,
+    /// Time in which these commands were applied, in seconds, with the same weights.
     seconds: f64,
 }
 

@@ -38,7 +38,7 @@ impl<S> Looks<S> {
     }
 
     /// Registers the calling thread as the one that answers, and `wake` as the channel that ends its sleep. Looks that
-    /// were left before have woken nobody.
+    /// were added before have woken no thread, so the caller answers them next.
     pub(super) fn open(&self, wake: SyncSender<Work>) {
         *self.thread() = Some((thread::current().id(), wake));
     }

@@ -6,7 +6,7 @@ use stentor_multicast::{Frozen, Readiness};
 
 use crate::node::state_writer::StateWriter;
 
-/// A state that is pending until the apply thread has frozen it. From then on it is a [`StateWriter`].
+/// A state that is pending until the apply thread has frozen it, and is a [`StateWriter`] afterwards.
 pub(super) struct QueuedState {
     frozen: Receiver<StateWriter>,
     writer: Option<StateWriter>,
@@ -26,7 +26,8 @@ impl Frozen for QueuedState {
         }
     }
 
-    /// Returns `Pending` once more just after the freeze, so that the size can be checked before the state is written.
+    /// Returns `Pending` in the first call after the freeze, so that the size can be checked before the state is
+    /// written.
     fn readiness(&mut self) -> Readiness {
         if let Some(writer) = &mut self.writer {
             return writer.readiness();
@@ -56,7 +57,7 @@ mod tests {
 
     impl crate::Frozen for Huge {
         fn write(self, _: &mut dyn Write) -> io::Result<()> {
-            panic!("it is refused before")
+            panic!("the state is refused before it is written")
         }
 
         fn bytes_hint(&self) -> Option<u64> {

@@ -41,7 +41,7 @@ pub(super) fn spawn<S: StateMachine>(
 
 fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) -> Applier<S> {
     applier.looks().open(ends.wake.clone());
-    // Looks that were left before had no thread to wake.
+    // Looks that were added before this thread was registered have woken no thread.
     applier.answer();
     let is_over = || ends.ends.load(Ordering::Relaxed);
     while let Ok(work) = next(&ends.work, wait) {

@@ -1,9 +1,9 @@
-//! The transfer of a state to observers: all that wait for a state receive it together, as a *convoy*.
+//! The transfer of a state to observers: all observers that wait for a state receive it together, as a *convoy*.
 //!
 //! The value is frozen once for all of them, at most once per [`PAUSE`], and its pieces are written as they are
 //! consumed. So the transfer takes the memory of [`WINDOW`] pieces, independent of the state's size and of the number
-//! of observers, and only one frozen value exists. All participants proceed at the pace of the slowest, so one that is
-//! too slow is removed.
+//! of observers, and only one frozen value exists. All participants proceed at the pace of the slowest one, so a
+//! participant that is too slow is removed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -84,7 +84,8 @@ impl Convoy {
         (is_early && self.taken == 0 && !self.failed).then_some(ticket)
     }
 
-    /// Returns whether the writer is about to produce the next piece. It does not signal that, so the thread must poll.
+    /// Returns whether the writer is about to produce the next piece. The writer does not signal this, so the thread
+    /// must poll.
     pub(super) fn is_being_written(&self) -> bool {
         self.frozen.is_some() && !self.is_whole && !self.failed && self.pieces.len() < WINDOW
     }
@@ -94,8 +95,8 @@ impl Convoy {
         tickets == 0 && now.saturating_duration_since(self.asked) >= PAUSE
     }
 
-    /// Reads pieces from the writer while there is room, and drops those that all participants have received. `least`
-    /// is the next piece of the slowest.
+    /// Reads pieces from the writer while there is room, and drops the pieces that all participants have received.
+    /// `least` is the next piece of the slowest participant.
     pub(super) fn pump(&mut self, least: Option<usize>, now: Instant) {
         let Some((_, Some(writer))) = &mut self.frozen else { return };
         while !self.is_whole && !self.failed && self.pieces.len() < WINDOW {
@@ -120,7 +121,8 @@ impl Convoy {
         }
     }
 
-    /// Returns the next part for a participant. Returns `None` if it does not participate or is too slow.
+    /// Returns the next part for a participant. Returns `None` if the ticket does not belong to this convoy, or if its
+    /// participant is too slow.
     pub(super) fn next(&self, ticket: &Ticket, now: Instant) -> Option<Next<'_>> {
         if ticket.convoy != self.number || ticket.piece < self.taken {
             return None;
@@ -140,8 +142,8 @@ impl Convoy {
         Some(if self.is_whole { Next::End(*place, self.bytes) } else { Next::Waits })
     }
 
-    /// Returns whether a participant has used up its time without receiving enough. Must also be checked while it
-    /// receives nothing.
+    /// Returns whether a participant has used up its time without receiving enough. The caller must also check this
+    /// while the participant receives nothing.
     pub(super) fn is_slow(&self, ticket: &Ticket, now: Instant) -> bool {
         self.frozen.is_some()
             && ticket.piece - self.taken.min(ticket.piece) < self.pieces.len()
@@ -189,7 +191,7 @@ mod tests {
     /// Receives everything that is available.
     fn take(convoy: &Convoy, ticket: &mut Ticket, now: Instant, into: &mut Vec<u8>) -> Option<u64> {
         loop {
-            match convoy.next(ticket, now).expect("it takes part") {
+            match convoy.next(ticket, now).expect("the ticket belongs to the convoy") {
                 Next::Waits => return None,
                 Next::Begins(_) => ticket.advance(None),
                 Next::Piece(piece) => {
@@ -197,7 +199,7 @@ mod tests {
                     ticket.advance(Some(piece.len()));
                 }
                 Next::End(_, bytes) => return Some(bytes),
-                Next::Failed => panic!("it can be written"),
+                Next::Failed => panic!("the state can be written"),
             }
         }
     }
@@ -222,7 +224,7 @@ mod tests {
             ends[1] = take(&convoy, &mut tickets[1], now, &mut taken[1]);
         }
         assert!(taken[0] == taken[1] && taken[0].iter().enumerate().all(|(at, byte)| *byte == at as u8));
-        assert!(convoy.join(now).is_none(), "the first piece is gone");
+        assert!(convoy.join(now).is_none(), "the first piece was dropped");
         assert!(!convoy.is_over(0, now) && convoy.is_over(0, now + PAUSE) && !convoy.is_over(1, now + PAUSE));
     }
 
@@ -232,7 +234,7 @@ mod tests {
         let mut convoy = Convoy::new(1, now);
         let ticket = convoy.join(now).expect("early");
         let mut ticket = Ticket { begun: true, ..ticket };
-        assert!(!convoy.is_slow(&ticket, now + GRACE + PAUSE), "it is not frozen yet");
+        assert!(!convoy.is_slow(&ticket, now + GRACE + PAUSE), "the value is not frozen yet");
         convoy.begin(Place::default(), frozen(3 * MOST));
         while !convoy.is_whole {
             convoy.pump(Some(0), now);
@@ -241,7 +243,7 @@ mod tests {
         assert!(!convoy.is_slow(&ticket, now + GRACE) && convoy.is_slow(&ticket, late));
         assert!(convoy.next(&ticket, late).is_none());
         ticket.bytes = BYTES_PER_SECOND;
-        assert!(!convoy.is_slow(&ticket, late), "as fast as it has to be");
+        assert!(!convoy.is_slow(&ticket, late), "the participant is fast enough");
         assert!(convoy.join(late).is_none());
     }
 

@@ -232,7 +232,11 @@ mod tests {
         assert_eq!(kept.find(origin(1), 6), Found::OtherHistory, "the history was left before");
         assert_eq!(kept.find(origin(2), 5), Found::OtherHistory, "it began later");
         assert_eq!(kept.find(origin(2), 10), Found::Ahead);
-        assert_eq!((kept.find(origin(3), 4), kept.find(origin(3), 12)), (Found::Ahead, Found::Ahead), "a later one");
+        assert_eq!(
+            (kept.find(origin(3), 4), kept.find(origin(3), 12)),
+            (Found::Ahead, Found::Ahead),
+            "a later history"
+        );
         assert_eq!(kept.find(origin(1), 12), Found::OtherHistory);
     }
 
@@ -248,21 +252,25 @@ mod tests {
         let first = kept.first();
         assert!(first > 10 * each && first < 39 * each, "{first}");
         assert_eq!(kept.find(origin(2), first - 1), Found::Before);
-        assert_eq!(kept.find(origin(1), 3), Found::OtherHistory, "whether it contains that is not known any more");
+        assert_eq!(
+            kept.find(origin(1), 3),
+            Found::OtherHistory,
+            "the journal no longer knows whether its history contains the position"
+        );
         let Found::At(from, _) = kept.find(origin(2), first) else { panic!("it is kept") };
         assert_eq!(indexes(&kept, from).len() as u64, 40 * each - first);
         assert_eq!(kept.read(from - 1, 10), None);
         let end = kept.end();
         assert_eq!(kept.read(end, 10), Some(&[][..]));
         kept.push(&block(50_000..=50_001));
-        assert_eq!(kept.read(end, 10), None, "it would leave something out");
+        assert_eq!(kept.read(end, 10), None, "a record would be omitted");
         assert_eq!((kept.first(), kept.find(origin(2), 40_000)), (49_999, Found::Before));
-        assert_eq!(kept.read(from, 10), None, "a place is not used twice");
+        assert_eq!(kept.read(from, 10), None, "no offset is used twice");
         kept.mark(place(50_001));
-        assert_eq!(kept.first(), 49_999, "it was there already");
+        assert_eq!(kept.first(), 49_999, "the mark changes nothing");
         let end = kept.end();
         kept.mark(place(60_000));
-        assert_eq!(kept.read(end, 10), None, "it would leave something out");
+        assert_eq!(kept.read(end, 10), None, "a record would be omitted");
         assert_eq!((kept.first(), kept.find(origin(2), 60_000)), (60_000, Found::At(kept.end(), place(60_000))));
     }
 }

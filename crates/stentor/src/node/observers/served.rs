@@ -95,12 +95,12 @@ impl Served {
         &self.line
     }
 
-    /// Records the readiness of its socket.
+    /// Records the readiness of the observer's socket.
     pub(super) fn note_ready(&mut self, ready: Ready) {
         self.ready = ready;
     }
 
-    /// Returns the ticket of the state that it receives, if it does.
+    /// Returns the ticket of the state that the observer receives, if it receives one.
     pub(super) fn ticket(&self) -> Option<&Ticket> {
         match &self.phase {
             Phase::Takes(ticket) => Some(ticket),
@@ -118,7 +118,8 @@ impl Served {
         matches!(self.phase, Phase::Takes(_) | Phase::Follows(_))
     }
 
-    /// Sends the reason why the observer is not served, or not any more. Frames that are already queued are sent first.
+    /// Sends the reason why the observer is not served, or no longer served. Frames that are already queued are sent
+    /// first.
     pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
         if !matches!(self.phase, Phase::Ends(_)) {
             self.line.send(&Frame::Refused(refusal));
@@ -127,7 +128,7 @@ impl Served {
         }
     }
 
-    /// Receives its request, and sends the frames that are available.
+    /// Receives the observer's request, and sends the frames that are available.
     pub(super) fn turn(&mut self, stock: &mut Stock, now: Instant) -> Turn {
         let mut worked = false;
         if self.ready.reads {
@@ -166,7 +167,7 @@ impl Served {
         }
     }
 
-    /// Receives its request. An observer sends nothing else.
+    /// Receives the observer's request. An observer sends nothing else.
     fn hear(&mut self, stock: &Stock, now: Instant) -> Result<bool, ()> {
         let begin = match self.line.receive() {
             Ok(None) => return Ok(false),

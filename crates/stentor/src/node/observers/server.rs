@@ -29,7 +29,7 @@ const LATE: Duration = Duration::from_millis(2);
 const PRESSED: Duration = Duration::from_millis(500);
 /// Rate of records while processors are scarce, in bytes per second: for one observer, and in total if there are more.
 /// Observers must also process the records. On a busy host they do so at the expense of the group, no matter their
-/// priority: if a thread of the group yields, one of them may run for milliseconds.
+/// priority: if a thread of the group yields, an observer may run for milliseconds.
 const PRESSED_RATE: i64 = 32 << 20;
 /// The nice value of the thread. If processors are scarce, the group has precedence over its observers.
 const NICE: i32 = 19;
@@ -51,11 +51,13 @@ pub(super) struct Server {
     stock: Stock,
     all: Vec<Served>,
     convoys: u64,
-    /// `true` if the apply thread hands over records. `left` is the time since which there is no observer.
+    /// `true` if the apply thread hands over records.
     is_open: bool,
+    /// Time since which there is no observer.
     left: Option<Instant>,
-    /// Time until which processors are considered scarce. `last` is the time of the last round.
+    /// Time until which processors are considered scarce.
     pressed: Option<Instant>,
+    /// Time of the last round.
     last: Instant,
     ends: bool,
 }
@@ -252,8 +254,8 @@ impl Server {
         self.tap.disarm();
     }
 
-    /// Sleeps until a connection has input, or room if it waits for room. With `bell`, other threads can end the sleep,
-    /// too.
+    /// Sleeps until a connection has input, or room for output if it waits for room. With `bell`, other threads can end
+    /// the sleep, too.
     fn sleep(&mut self, longest: Duration, bell: bool) {
         let mut all: Vec<_> = Vec::with_capacity(self.all.len() + 1);
         for served in &self.all {

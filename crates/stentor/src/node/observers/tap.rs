@@ -23,9 +23,9 @@ const BLOCK: usize = 64 << 10;
 const OVERHEAD: usize = 128;
 /// Capacity of the queue of [`News`], in entries.
 const NEWS: usize = 1024;
-/// Number of entries that are reserved for news other than blocks.
+/// Number of entries that are reserved for events other than blocks.
 const RESERVE: usize = 16;
-/// Number of waiting news at which short blocks are combined, because the observers' thread does not keep up.
+/// Number of waiting events at which short blocks are combined, because the observers' thread does not keep up.
 pub(super) const MANY: usize = 64;
 /// Maximum number of empty buffers that are kept for reuse.
 const SPARE: usize = 64;
@@ -33,8 +33,9 @@ const SPARE: usize = 64;
 /// Concatenated records of applied commands.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// The place before the first record. `last` is the place of the last record.
+    /// The place before the first record.
     pub(super) before: Place,
+    /// The place of the last record.
     pub(super) last: Place,
     pub(super) bytes: Vec<u8>,
 }
@@ -42,7 +43,7 @@ pub(super) struct Block {
 /// An event from the apply thread, in order.
 pub(super) enum News {
     Block(Block),
-    /// The place of the machine. It need not follow from earlier news.
+    /// The place of the machine. It need not follow from earlier events.
     Mark(Place),
     /// The frozen value at this place, or `None` if it cannot be frozen.
     State(Place, Box<Option<StateWriter>>),
@@ -68,7 +69,7 @@ pub(in crate::node) struct Tap {
     waiting: AtomicUsize,
     /// Maximum size of these blocks, in bytes.
     most: usize,
-    /// `true` if the observers' thread sleeps until there are news.
+    /// `true` if the observers' thread sleeps until there is an event.
     sleeps: AtomicBool,
 }
 
@@ -126,7 +127,7 @@ impl Tap {
         }
     }
 
-    /// Prepares a sleep of the observers' thread. Returns whether it may sleep, because there are no news.
+    /// Prepares a sleep of the observers' thread. Returns whether it may sleep, because there is no event.
     pub(super) fn arm(&self) -> bool {
         self.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -137,7 +138,7 @@ impl Tap {
         self.sleeps.store(false, Ordering::Relaxed);
     }
 
-    /// Returns whether the queue contains so many news that short blocks would fill it.
+    /// Returns whether the queue contains so many events that short blocks would fill it.
     fn is_crowded(&self) -> bool {
         self.queues.get().is_some_and(|queues| queues.news.len() >= MANY)
     }
@@ -263,7 +264,8 @@ impl Writer {
     fn serve_wants(&mut self, wants: u8, is_well: bool, freeze: impl FnOnce() -> Option<StateWriter>) {
         let asked = wants & (MARK | FREEZE) != 0;
         self.is_on = wants & ON != 0;
-        // If the observers' thread takes many news at once, it wakes the apply thread again. So nothing stays here.
+        // After the observers' thread has taken many events at once, it wakes the apply thread again. So no record
+        // remains here.
         if asked || !self.is_on || !self.tap.is_crowded() {
             self.publish();
         }
@@ -345,7 +347,7 @@ mod tests {
         tap.end();
         note(&mut writer, 8, b"eight");
         serve(&mut writer);
-        assert_eq!(blocks(&tap), [(7, 8)], "it had not looked yet");
+        assert_eq!(blocks(&tap), [(7, 8)], "the apply thread had not checked the flags yet");
         note(&mut writer, 9, b"nine");
         serve(&mut writer);
         assert!(tap.next().is_none() && tap.waiting.load(Ordering::Relaxed) == 0);
