@@ -12,7 +12,7 @@ pub const MAX_GROUP_PROCESSES: usize = 64;
 /// Largest number of processes in a cluster, including client ids: [`ProcessId`](stentor_fabric::ProcessId) is a `u16`.
 pub const MAX_PROCESSES: usize = 65_535;
 /// Longest cluster name and longest id, in characters. On `shm` both are part of the path of a Unix socket, which has
-/// at most 107 bytes. This is their share after `/run/user/UID` before them and numbers after them.
+/// at most 107 bytes. This limit leaves room for `/run/user/UID` before the names and for numbers after them.
 pub const MAX_NAME: usize = 24;
 /// Largest configuration file, in bytes: several times what the other limits allow.
 pub const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -20,14 +20,14 @@ pub const MAX_FILE_BYTES: u64 = 16 << 20;
 pub const MESSAGE_BYTES: RangeInclusive<u32> = 1..=16 << 20;
 /// Messages that one client may have in flight at one group; a power of two.
 pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
-/// Shortest suspicious silence of a leader, and longest unsuspicious one, in milliseconds. The least is four heartbeat
-/// checks.
+/// Both timeouts of the election, in milliseconds: the silence below which a leader is never suspected, and the silence
+/// above which it is always suspected. The smallest value is four heartbeat checks.
 pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=60_000;
-/// Time after which an absent client expires if others wait for it, in milliseconds. The least is longer than members
-/// need to forward a message to a member that lacks it.
+/// Time after which an absent client expires if others wait for it, in milliseconds. The smallest value is longer than
+/// the time in which members forward a message to a member that lacks it.
 pub const CLIENT_TIMEOUT_MS: RangeInclusive<u32> = 100..=600_000;
-/// Largest difference between two clocks that both count as right, in milliseconds. The least is four heartbeat checks
-/// of an idle member.
+/// Largest difference between two clocks that both count as right, in milliseconds. The smallest value is four
+/// heartbeat checks of an idle member.
 pub const CLOCK_BOUND_MS: RangeInclusive<u32> = 200..=3_600_000;
 /// Number of client ids.
 pub const CLIENTS: RangeInclusive<u16> = 1..=1024;
@@ -46,8 +46,8 @@ pub const REPLY_RING_KIB: RangeInclusive<u32> = 1..=65_536;
 
 /// Largest state of an application that one member transfers to another, in MiB.
 pub const SNAPSHOT_MIB: RangeInclusive<u32> = 1..=1_048_576;
-/// Backlog of deliveries that a donor keeps for the receiver of its state, in MiB. The least holds one of the longest
-/// messages.
+/// Backlog of deliveries that a donor keeps for the receiver of its state, in MiB. The smallest value holds one of the
+/// longest messages.
 pub const BACKLOG_MIB: RangeInclusive<u32> = 32..=1_048_576;
 /// Share of their usual rate down to which clients are throttled when the backlog is nearly full, in percent.
 pub const SLOWED_PERCENT: RangeInclusive<u32> = 1..=100;
@@ -103,8 +103,8 @@ pub struct Limits {
     /// within [`SLOWED_PERCENT`].
     pub slowed_percent: u32,
     /// Time after which a member is expelled if it frees nothing that is written to it while a majority of its group
-    /// does, in milliseconds; within [`EXPEL_MS`]. If a ring or window is full, a tenth of it suffices. The others
-    /// continue without an expelled member.
+    /// does, in milliseconds; within [`EXPEL_MS`]. If a ring or window is full, the member is expelled after a tenth of
+    /// this time. The other members continue without an expelled member.
     pub expel_ms: u32,
     /// Journal of recent commands that a member keeps for observers, in MiB; within [`OBSERVED_MIB`]. It exists while
     /// an observer is connected, and for two minutes afterwards. If it is 0, the member has no observers.

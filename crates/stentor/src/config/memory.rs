@@ -56,7 +56,7 @@ impl ProcessMemory {
 /// The memory of all processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryPlan {
-    /// Members by the size of their group, then clients.
+    /// Memory of the members, with one entry for each size of a group, followed by the memory of the clients.
     pub processes: Vec<ProcessMemory>,
 }
 

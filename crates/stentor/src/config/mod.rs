@@ -193,12 +193,12 @@ pub struct ElectionTimes {
 impl ElectionTimes {
     /// Interval at which members check each other's heartbeats.
     pub const INTERVAL: Duration = Duration::from_millis(5);
-    /// Longest interval at which idle members do.
+    /// Longest interval at which idle members check each other's heartbeats.
     const REST: Duration = Duration::from_millis(50);
 
     /// Returns the interval at which idle members check each other's heartbeats: a 20th of the shortest suspicious
-    /// silence, between [`INTERVAL`](Self::INTERVAL) and 50 ms. An idle member costs its wake-ups, and each check wakes
-    /// every member three to five times.
+    /// silence, between [`INTERVAL`](Self::INTERVAL) and 50 ms. Wake-ups are the cost of an idle member, and each check
+    /// wakes every member three to five times.
     #[must_use]
     pub fn rest_tick(&self) -> Duration {
         (self.min / 20).clamp(Self::INTERVAL, Self::REST)
@@ -323,7 +323,7 @@ impl ClusterConfig {
         self.client_timeout
     }
 
-    /// Returns whether a group that nobody remembers starts by itself.
+    /// Returns how a group starts if no process remembers its state: by itself, or only by an operator's reset.
     #[must_use]
     pub fn total_loss(&self) -> TotalLoss {
         self.total_loss
@@ -379,7 +379,7 @@ impl ClusterConfig {
     }
 
     /// Returns the switch that copies the writes of clients and of senders of a broadcast, if the file names one. Each
-    /// process may have another switch, or none, so it is not part of the [`fingerprint`](Self::fingerprint).
+    /// process may have another switch, or none, so the switch is not part of the [`fingerprint`](Self::fingerprint).
     #[must_use]
     pub fn switch(&self) -> Option<&SwitchConfig> {
         self.switch.as_ref()

@@ -57,7 +57,7 @@ impl NebConfig {
     /// Returns the keys with which a process signs and verifies values. `salt` is the cluster's.
     ///
     /// # Errors
-    /// [`KeyError::NotOurs`], if the secret key does not belong to the public key in the file.
+    /// Returns [`KeyError::NotOurs`] if the secret key does not belong to the public key in the file.
     pub fn authority(&self, salt: u64, me: ProcessId, secret: &[u8; 32]) -> Result<Authority, KeyError> {
         Authority::new(salt, me, secret, &self.keys)
     }
@@ -142,10 +142,10 @@ fn keys(file: &FileNeb, group: &GroupConfig) -> Result<Vec<[u8; 32]>, Misplaced>
     }
     let key = |member: &super::MemberConfig| {
         let refuse = |reason| Problem::NebKey { process: member.id().to_owned(), reason };
-        let Some(key) = keys.get(member.id()) else { return Err((whole.clone(), refuse("it has none"))) };
+        let Some(key) = keys.get(member.id()) else { return Err((whole.clone(), refuse("it is missing"))) };
         let bytes = digits(key.as_ref()).ok_or_else(|| (key.span(), refuse("it is not 64 hexadecimal digits")))?;
         if !Authority::is_key(&bytes) {
-            return Err((key.span(), refuse("it is no Ed25519 public key")));
+            return Err((key.span(), refuse("it is not an Ed25519 public key")));
         }
         Ok(bytes)
     };

@@ -9,7 +9,7 @@ use super::error::{Misplaced, Problem};
 /// Returns a number of the file, or `default` if the file does not have the key.
 ///
 /// # Errors
-/// [`Problem::OutOfRange`], at the place of the number.
+/// Returns [`Problem::OutOfRange`] at the place of the number if the number is outside its range.
 pub(super) fn number<N>(
     key: &'static str,
     v: Option<&Spanned<i64>>,

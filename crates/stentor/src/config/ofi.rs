@@ -56,7 +56,7 @@ impl AsEfa {
     /// Returns the value with this name.
     ///
     /// # Errors
-    /// [`Problem::BadEfa`].
+    /// Returns [`Problem::BadEfa`] if no value has this name.
     pub fn named(name: &str) -> Result<AsEfa, Problem> {
         let mut all = AsEfa::ALL.into_iter();
         all.find(|one| one.name() == name).ok_or_else(|| Problem::BadEfa { name: name.to_owned() })
@@ -77,7 +77,7 @@ impl OfiSettings {
     /// Parses a list of providers, separated by commas.
     ///
     /// # Errors
-    /// [`Problem::BadProvider`].
+    /// Returns [`Problem::BadProvider`] if libfabric cannot have a provider of such a name, or if a name occurs twice.
     pub fn providers(text: &str) -> Result<Vec<String>, Problem> {
         let mut names: Vec<String> = Vec::new();
         for name in text.split(',').map(str::trim) {

@@ -25,7 +25,7 @@ pub(super) fn validate(file: &FileSwitch) -> Result<SwitchConfig, Misplaced> {
     let refused = |problem| (file.control.span(), problem);
     let text = file.control.as_ref();
     address::check(text).map_err(refused)?;
-    let named = Problem::BadAddress { address: text.clone(), reason: "the switch's is an IPv4 address, not a name" };
+    let named = Problem::BadAddress { address: text.clone(), reason: "the switch needs an IPv4 address, not a name" };
     let control: SocketAddrV4 = text.parse().map_err(|_| refused(named))?;
     let config = SwitchConfig::new(SocketAddr::V4(control));
     let default = config.lease.as_millis() as u32;

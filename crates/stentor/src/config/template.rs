@@ -90,7 +90,7 @@ impl Template {
     /// Checks the counts alone, before a text of that size is rendered.
     ///
     /// # Errors
-    /// The problem for which the file would be refused.
+    /// Returns the problem for which the file would be refused.
     pub fn check_counts(&self) -> Result<(), Problem> {
         let (groups, replicas) = (self.groups, self.replicas);
         match () {

@@ -46,7 +46,7 @@ fn good_file_is_read_as_written() {
     assert_eq!(config.groups()[0].members()[1].id(), "g1.2");
     assert_eq!(config.groups()[0].members()[1].address(), "localhost:7102");
     assert_eq!(config.group_index("g2"), Some(1));
-    assert_eq!(config.client_timeout(), stentor_multicast::CLIENT_TIMEOUT, "if nothing is said");
+    assert_eq!(config.client_timeout(), stentor_multicast::CLIENT_TIMEOUT, "the default");
     assert_eq!(config.total_loss(), stentor_multicast::TotalLoss::Begin);
     let careful = parse(&GOOD.replacen("[election]", "total_loss = \"refuse\"\n[election]", 1)).expect("valid");
     assert_eq!(careful.total_loss(), stentor_multicast::TotalLoss::Refuse);
@@ -54,7 +54,7 @@ fn good_file_is_read_as_written() {
         parse(&GOOD.replacen("[election]", "client_timeout_ms = 600000\n[election]", 1)).expect("the longest");
     assert_eq!(patient.client_timeout(), Duration::from_secs(600));
     assert_eq!(patient.fingerprint(), config.fingerprint(), "each member has its own patience");
-    assert_eq!(config.clock_bound(), stentor_multicast::PhysicalClock::BOUND, "if nothing is said");
+    assert_eq!(config.clock_bound(), stentor_multicast::PhysicalClock::BOUND, "the default");
     for (ms, seconds) in [(200, 0.2), (3_600_000, 3_600.0)] {
         let set =
             parse(&GOOD.replacen("[limits]", &format!("[limits]\nclock_bound_ms = {ms}"), 1)).expect("it may be set");
@@ -298,7 +298,7 @@ fn impossible_broadcasts_are_refused_with_the_arithmetic() {
         (format!("group = \"n\"\n{hosts}window = 0"), "a window of 0 broadcasts", "change [neb]"),
         (format!("group = \"n\"\n{hosts}window = -1"), "neb.window = -1 is outside", "at most 16384"),
         (format!("group = \"n\"\n{hosts}payload_bytes = 1048577"), "outside 0..=1048576", "at most 1048576"),
-        (format!("group = \"n\"\n{hosts}{one_less}"), "the key of `n.4`: it has none", "`stentor neb key`"),
+        (format!("group = \"n\"\n{hosts}{one_less}"), "the key of `n.4`: it is missing", "`stentor neb key`"),
         (format!("group = \"n\"\n{hosts}{foreign}"), "the key of `n.5`: no process", "`stentor neb key`"),
         (format!("group = \"n\"\n{hosts}keys = {{ \"n.1\" = \"7\" }}"), "`n.1`: it is not 64 hex", "`stentor neb key`"),
         (format!("group = \"n\"\n{hosts}secret = 1"), "unknown key `secret`", "group, mode"),
@@ -486,8 +486,8 @@ fn switch_has_an_address_and_is_not_part_of_the_fingerprint() {
     for (table, what) in [
         ("", "control"),
         ("control = \"127.0.1.1\"", "the port is missing"),
-        ("control = \"switch:7480\"", "the switch's is an IPv4 address, not a name"),
-        ("control = \"[::1]:7480\"", "the switch's is an IPv4 address, not a name"),
+        ("control = \"switch:7480\"", "the switch needs an IPv4 address, not a name"),
+        ("control = \"[::1]:7480\"", "the switch needs an IPv4 address, not a name"),
         ("control = \"127.0.1.1:7480\"\nlease_ms = 99", "switch.lease_ms"),
         ("control = \"127.0.1.1:7480\"\nleas_ms = 99", "leas_ms"),
     ] {

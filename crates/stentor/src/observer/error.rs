@@ -139,9 +139,7 @@ impl Problem {
             Problem::Bytes => "pass all bytes that `ObservedPosition::to_bytes` returned",
             Problem::Simulated => "observe a cluster on another fabric",
             Problem::TooLarge { .. } => "raise `ObserverBuilder::longest_state`, or refuse states",
-            Problem::Broken { .. } => {
-                "continue: the next call connects anew; if the error occurs again, report it as a bug"
-            }
+            Problem::Broken { .. } => "try again: the next call connects anew; if it fails again, report a bug",
             Problem::System(_) => "`stentor doctor` says what this machine can do",
         };
         remedy.to_owned()

@@ -138,9 +138,7 @@ impl Following {
     }
 
     fn end_state(&mut self, bytes: u64) -> Result<(), Stop> {
-        let Some((place, state)) = self.state.take() else {
-            return Err(broken("the end of a state that was not begun"));
-        };
+        let Some((place, state)) = self.state.take() else { return Err(broken("an end without a state")) };
         if state.len() as u64 != bytes {
             return Err(broken("an incomplete state"));
         }

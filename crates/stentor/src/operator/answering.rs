@@ -28,7 +28,7 @@ const TOLD: usize = 4;
 const CLIENTS: usize = 8;
 
 /// The refusal of a member whose network has no faults to set.
-const NO_FAULTS: &str = "only a node on `roce` that was started with --faults loses packets when it is asked to";
+const NO_FAULTS: &str = "only a node on `roce` that was started with --faults accepts network faults";
 
 /// The denominator of drop probabilities.
 #[cfg(feature = "roce")]
@@ -127,7 +127,7 @@ impl Operator {
             let answer = if question == REMOTE_SHOW {
                 Answer::Standing(Box::new(self.standing(now, plan, member, election)))
             } else {
-                Answer::Refused("from another host it only tells how it stands".to_owned())
+                Answer::Refused("to other hosts it only reports its status".to_owned())
             };
             let answer = serde_json::to_vec(&answer).expect("answers have string keys");
             member.fabric_mut().answer(asker, &answer);

@@ -225,7 +225,7 @@ pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream, longest: u64) ->
     let mut input = BufReader::new(stream.take(longest));
     input.read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
-        let what = if line.len() as u64 == longest { "longer than anything is" } else { "it ended early" };
+        let what = if line.len() as u64 == longest { "it is too long" } else { "it ended early" };
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     serde_json::from_slice(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))

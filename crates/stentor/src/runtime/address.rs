@@ -49,7 +49,7 @@ pub enum AddressError {
         found: IpAddr,
     },
     /// The cluster has no such process, so it has no address.
-    #[error("{process} is not one of the {processes} processes of the configuration: take one of those")]
+    #[error("{process} is not one of the {processes} processes of the configuration: use one of those")]
     NoProcess {
         /// The requested process.
         process: ProcessId,

@@ -16,7 +16,7 @@ impl ClusterRuntime {
     /// Returns the address of a process according to the configuration.
     ///
     /// # Errors
-    /// [`AddressError`], if the configured address cannot be used here.
+    /// Returns an [`AddressError`] if the configured address cannot be used here.
     pub fn address(&self, process: ProcessId) -> Result<IpAddr, AddressError> {
         let addresses = self.addresses(process, None)?;
         Ok(addresses[process.index()].expect("a process knows its own address").ip())

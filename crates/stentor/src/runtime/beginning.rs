@@ -71,7 +71,7 @@ pub fn hindrance_beside_missing(replica: &Replica) -> Option<Hindrance> {
     replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)))
 }
 
-/// Returns the remedy that an operator has for a hindrance, or `None` if waiting is all that helps.
+/// Returns the operator's remedy for a hindrance, or `None` if the operator can only wait.
 pub fn hindrance_remedy<'a>(hindrance: &Hindrance, group: &str, name: impl Fn(ProcessId) -> &'a str) -> Option<String> {
     let resets = format!("`stentor group reset --group {group}`");
     match hindrance {

@@ -21,9 +21,9 @@ pub fn clock_name() -> Option<String> {
     Some(format!("{} {}", boot.trim(), namespace.display()).trim().to_owned())
 }
 
-/// Returns a name for the life of a process whose history starts now, if nobody numbers its lives: milliseconds since
-/// 1970, and at least 1. The name does not order lives, because the calendar may be set back between two of them. The
-/// times of a history ([`now_ns`]) order them.
+/// Returns a name for the life of a process whose history starts now, for a caller that does not number the lives of
+/// the process. The name is the number of milliseconds since 1970, and at least 1. The name does not order lives,
+/// because the calendar may be set back between two of them. The times of a history ([`now_ns`]) order them.
 #[must_use]
 pub fn life_now() -> u64 {
     (incarnation() / 1_000_000).max(1)

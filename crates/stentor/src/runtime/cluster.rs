@@ -72,13 +72,13 @@ pub enum StartError {
     #[error(transparent)]
     Election(#[from] HeartbeatError),
     /// An election by external servers cannot start.
-    #[error("no election by these servers: {source}")]
+    #[error("the servers of the election cannot be used: {source}")]
     Servers {
         /// The error of the servers.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The configuration names the simulated fabric, on which no real process runs.
-    #[error("fabric `sim` has no processes of a system")]
+    #[error("fabric `sim` has no operating system processes")]
     Simulated,
     /// The configuration names a fabric that this program was built without.
     #[error("this program was built without fabric `{0}`")]
@@ -90,7 +90,7 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// The state machine cannot write the value with which it was started.
-    #[error("the first value cannot be written: {source}")]
+    #[error("the initial value cannot be written: {source}")]
     State {
         /// Error of the state machine.
         source: std::io::Error,
@@ -137,8 +137,8 @@ impl StartError {
             StartError::Key(_) => {
                 "write `key = \"file:PATH\"` or \"env:NAME\" into the configuration, and give the key 32 random bytes"
             }
-            StartError::Address(_) => "mend the address in the configuration of all processes",
-            StartError::Node(_) => "lower the limits; `Cluster::memory` tells the memory that they take",
+            StartError::Address(_) => "correct the address in the configuration of all processes",
+            StartError::Node(_) => "lower the limits; `Cluster::memory` returns the memory that they require",
             StartError::Fabric(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
             #[cfg(feature = "roce")]
             StartError::Roce(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
@@ -168,7 +168,7 @@ impl ClusterRuntime {
     /// Derives the processes of a configuration.
     ///
     /// # Errors
-    /// [`StartError::Topology`], if the configuration allows what the protocol does not.
+    /// Returns [`StartError::Topology`] if the protocol does not support the groups of the configuration.
     pub fn new(config: ClusterConfig) -> Result<Self, StartError> {
         let sizes: Vec<usize> = config.groups().iter().map(|group| group.members().len()).collect();
         let topology = Arc::new(Topology::new(&sizes, config.limits().clients)?);
@@ -181,8 +181,8 @@ impl ClusterRuntime {
         ClusterRuntime { variant, ..self }
     }
 
-    /// Sets the file that the configuration was read from. Two processes with one name cannot start from one file,
-    /// whatever their directories.
+    /// Sets the file that the configuration was read from. Two processes with one name cannot start from one file, even
+    /// in different directories.
     #[must_use]
     pub fn with_file(self, file: &Path) -> Self {
         ClusterRuntime { file: Some(file.to_owned()), ..self }
@@ -254,7 +254,7 @@ impl ClusterRuntime {
     /// Returns the process with this name.
     ///
     /// # Errors
-    /// [`StartError::UnknownProcess`].
+    /// Returns [`StartError::UnknownProcess`] if there is no such process.
     pub fn process(&self, name: &str) -> Result<ProcessId, StartError> {
         self.table.find(name).ok_or_else(|| StartError::UnknownProcess(name.to_owned()))
     }
@@ -294,10 +294,10 @@ impl ClusterRuntime {
         self.make_on(fabric, me, Member::joining)
     }
 
-    /// Returns an error if the process is not a member.
+    /// Checks that a process is a member of a group.
     ///
     /// # Errors
-    /// [`StartError::Role`].
+    /// Returns [`StartError::Role`] if the process is not a member.
     pub fn check_member(&self, me: ProcessId) -> Result<(), StartError> {
         match self.topology.role(me) {
             Some(ProcessRole::Member { .. }) => Ok(()),

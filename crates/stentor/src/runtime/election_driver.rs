@@ -17,12 +17,12 @@
 //!   replaces only a leader that it suspects. So a member can take over as soon as it has the state and knows the
 //!   leader. It remains eligible until it joins again or leaves.
 //! - *Named* by the election: it campaigns until it *leads*.
-//! - *Deferring* (`stands_back`): its state machine has panicked, and that of a connected member of its group has not;
-//!   or its wall clock differs from the median of the known clocks by more than the bound, and a connected member of
-//!   its group has a right clock. It is not eligible. If it leads, it continues: the election replaces an ineligible
-//!   leader as soon as another member is eligible, and not before. A leader whose state machine has panicked hands over
-//!   by itself. If nobody leads for twice `patience`, a leader with a wrong clock is better than none: the member
-//!   becomes eligible for a while, whatever its clock shows.
+//! - *Deferring* (`stands_back`): its state machine has panicked, and the state machine of a connected member of its
+//!   group has not; or its wall clock differs from the median of the known clocks by more than the bound, and a
+//!   connected member of its group has a right clock. It is not eligible. If it leads, it continues: the election
+//!   replaces an ineligible leader as soon as another member is eligible, and not before. A leader whose state machine
+//!   has panicked hands over by itself. If nobody leads for twice `patience`, a leader with a wrong clock is better
+//!   than none: the member becomes eligible for a while, whatever its clock shows.
 //! - *Leaving*: it is no longer eligible. If it leads, it hands over first, for at most 500 ms.
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ const LONGEST_BACKOFF: u32 = 16;
 const HANDING_OVER: Duration = Duration::from_millis(500);
 /// Time without a leader after which a member with a wrong clock becomes eligible, in units of `patience`.
 const UNLED: u32 = 2;
-/// Time for which a member with a wrong clock remains eligible after that, in units of `patience`.
+/// Time for which such a member then remains eligible although its clock is wrong, in units of `patience`.
 const INSISTING: u32 = 64;
 /// Index of the word in which a member publishes how much it has delivered. It follows the words of the heartbeat.
 const DELIVERED: usize = Beat::WORDS;
@@ -100,7 +100,7 @@ pub struct ElectionDriver<E> {
     /// The other members of the group.
     others: Vec<Other>,
     interval: Duration,
-    /// Timeout of the first campaign, after which it is repeated.
+    /// Time after which a first campaign that has not succeeded is repeated.
     patience: Duration,
     backoff: Duration,
     next: Duration,
@@ -120,7 +120,7 @@ pub struct ElectionDriver<E> {
     stands_back: bool,
     /// `true` if this member has been eligible since it received the state.
     stands: bool,
-    /// Eligibility that was last reported to an election that wants changes only.
+    /// Eligibility that was last reported to an election that is notified of changes only.
     stood: Option<bool>,
     leaving: Option<Leaving>,
     /// Progress of the application, if it was set.
@@ -431,8 +431,8 @@ impl<E: Election> ElectionDriver<E> {
     /// campaigns.
     ///
     /// # Errors
-    /// See [`HandOverError`]; nothing has changed then. A leader that the election does not know yet counts as not
-    /// leading.
+    /// Returns a [`HandOverError`], and changes nothing, if the hand-over is impossible now. A leader that the election
+    /// does not know yet counts as not leading.
     pub fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
         self.election.hand_over(to)
     }

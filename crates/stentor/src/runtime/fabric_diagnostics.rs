@@ -46,8 +46,8 @@ pub trait FabricDiagnostics: Fabric {
         None
     }
 
-    /// Returns the next question of an operator on any host who has the cluster key and is not a process, with a number
-    /// for its [`answer`](Self::answer).
+    /// Returns the next question of an operator who has the cluster key, from any host. The number identifies the
+    /// question in [`answer`](Self::answer).
     fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
         None
     }
@@ -55,13 +55,13 @@ pub trait FabricDiagnostics: Fabric {
     /// Answers a question.
     fn answer(&mut self, _: u64, _: &[u8]) {}
 
-    /// Returns the next connection of an observer of the group, on any host, that has the cluster key.
+    /// Returns the next connection of an observer that has the cluster key, from any host.
     fn next_observer(&mut self) -> Option<observe::Line> {
         None
     }
 
-    /// Replaces the injected network faults, if the fabric supports that. Returns false and does nothing if it does
-    /// not, or if the process was started without that permission.
+    /// Replaces the injected network faults, if the fabric supports that. Returns `false` and does nothing if the
+    /// fabric does not support this, or if the process was started without permission for it.
     #[cfg(feature = "roce")]
     fn set_faults(&mut self, _: &Faults) -> bool {
         false

@@ -70,13 +70,13 @@ pub fn looked_in(directory: &Path) -> String {
 }
 
 impl Found {
-    /// Returns its process id; 0 if it has none in this PID namespace.
+    /// Returns the process id; 0 if the process has none in this PID namespace.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.running.pid
     }
 
-    /// Returns the directory of its sockets, if processes that use `directory` do not search there.
+    /// Returns the directory of the process's sockets, if processes that use `directory` do not search there.
     #[must_use]
     pub fn elsewhere(&self, directory: &Path) -> Option<&Path> {
         let about = self.running.about.as_ref()?;
@@ -86,8 +86,8 @@ impl Found {
         (!is_there).then_some(about.directory.as_path())
     }
 
-    /// Returns why processes that use this directory, and this name of the cluster's meeting directory, cannot find it,
-    /// with the remedy. Returns `None` if they find it.
+    /// Returns why processes that use this directory, and this name of the cluster's meeting directory, cannot find the
+    /// process, with the remedy. Returns `None` if they find it.
     #[must_use]
     pub fn missed_by(&self, directory: &Path, meeting: &str) -> Option<String> {
         if let Some(there) = self.elsewhere(directory) {
@@ -109,14 +109,14 @@ impl Found {
             .map_or(pid.clone(), |about| format!("{pid}, {}", told(about, self.address.as_deref())))
     }
 
-    /// Returns the sockets on which it listens for operators.
+    /// Returns the sockets on which the process listens for operators.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         let Some(about) = &self.running.about else { return Vec::new() };
         stentor_host::all_beside(&about.directory, &about.meeting, about.me).unwrap_or_default()
     }
 
-    /// Returns how to end it with a signal.
+    /// Returns a text that explains how to end the process with a signal.
     #[must_use]
     pub fn kill(&self) -> String {
         match self.running.pid {
@@ -125,7 +125,7 @@ impl Found {
         }
     }
 
-    /// Returns the command that ends it.
+    /// Returns a text with the command that ends the process.
     #[must_use]
     pub fn remedy(&self, name: &str) -> String {
         match &self.running.about {

@@ -1,4 +1,4 @@
-//! Delays the end of a process that was asked to stop, until its peers know that it was.
+//! Delays the end of a process that was asked to stop, until its peers have read that it leaves.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub struct Goodbye {
 }
 
 impl Goodbye {
-    /// Returns whether the others had time to read that this process leaves. Call it in each round after the request.
-    /// The round after the first one publishes the information.
+    /// Returns whether the other members had time to read that this process leaves. Call it in each round after the
+    /// request. The round after the first call publishes that this process leaves.
     #[must_use]
     pub fn is_said(&mut self, now: Duration) -> bool {
         self.rounds = self.rounds.saturating_add(1);

@@ -1,5 +1,5 @@
-//! Messages about histories of groups that restart: this member's group is reset, or another group is and the messages
-//! in flight to it are settled.
+//! Messages about the histories of groups: about a reset of this member's group, and about another group that began
+//! anew, until the messages in flight to that group are settled.
 
 use stentor_multicast::{GroupId, Incarnation, Origin, Replica, Settling};
 

@@ -75,7 +75,7 @@ impl InUse for NetError {
 }
 
 impl InUse for SeatError {
-    /// A process that runs and is not being torn down is no reason to wait.
+    /// Returns `None` for a process that runs and is not being torn down: waiting does not help then.
     fn in_use(&self) -> Option<String> {
         match self {
             SeatError::Starting { path, .. } => Some(format!("the directory {}", path.display())),
@@ -98,7 +98,7 @@ pub fn tcp_port(address: SocketAddr) -> String {
 /// one message about the wait.
 ///
 /// # Errors
-/// The last error of `start`.
+/// Returns the last error of `start`.
 pub fn patiently<T, E>(
     start: impl FnMut() -> Result<T, E>,
     in_use: impl Fn(&E) -> Option<String>,

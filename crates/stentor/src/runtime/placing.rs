@@ -8,7 +8,7 @@
 //! | for more than 0.3 s, a group stores too much of earlier processes of the id | the next id |
 //! | for 1 s, the home group is unreachable, and it is not needed otherwise | the next id with another home group |
 //! | a process on another host holds the id | the next id |
-//! | a majority of each group counts | the client starts |
+//! | a majority of each group counts for flow control | the client starts |
 //! | the timeout has passed, or the watcher gives up | an error |
 
 #[cfg(feature = "roce")]
@@ -28,7 +28,7 @@ use super::run_loop::{Housekeeper, RunError, client_round};
 
 /// Time that an obstacle to the use of a client id may last before the next id is tried.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Time that a client that may start waits for connected members that do not count yet.
+/// Time for which a client that may start still waits for connected members that do not count for its flow control yet.
 const MOMENT: Duration = Duration::from_millis(100);
 /// Time that the home group of a client id may be unreachable.
 const HOME_PATIENCE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub trait JoinWatch<F: FabricDiagnostics> {
     /// Examines the waiting client. Called repeatedly.
     ///
     /// # Errors
-    /// The reason to give up.
+    /// Returns the reason to give up.
     fn look(&mut self, client: &mut Client<F>) -> Result<(), Self::Error>;
 
     /// Returns why the client did not start within the timeout.
@@ -93,12 +93,12 @@ enum Refused<E> {
     Failed(JoinError<E>),
 }
 
-/// Time since when a condition has held.
+/// The time since which a condition has held.
 #[derive(Default)]
 struct Lasting(Option<Instant>);
 
 impl Lasting {
-    /// Returns whether the condition has held for longer than `limit`. `holds`: whether it holds now.
+    /// Returns whether the condition has held for longer than `limit`. `holds` is `true` if the condition holds now.
     fn lasts(&mut self, holds: bool, now: Instant, limit: Duration) -> bool {
         self.0 = if holds { self.0.or(Some(now)) } else { None };
         self.0.is_some_and(|since| now - since > limit)
@@ -218,7 +218,7 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
         Ok(client)
     }
 
-    /// Returns whether every connected member counts.
+    /// Returns whether every connected member counts for the client's flow control.
     fn is_counted(&self, client: &Client<F>) -> bool {
         let members = self.to.iter().flat_map(|group| client.topology().members(*group));
         members.into_iter().all(|process| client.counts_on(process) || !client.fabric().sees(process))

@@ -49,7 +49,7 @@ impl<W: Write> Recorder<W> {
     /// Starts the history of process `me`. Its first line names the process and the time of the start.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn new(plan: &ClusterRuntime, me: ProcessId, output: W) -> io::Result<Self> {
         let mut cluster: Cluster = plan.history_cluster();
         let labels = stentor_multicast::Step::ALL.iter().map(|step| cluster.label(step.name())).collect();
@@ -66,8 +66,8 @@ impl<W: Write> Recorder<W> {
         })
     }
 
-    /// Sets the life of this process, from 1, with another number after every restart. If nobody numbers them, use
-    /// [`life_now`](super::life_now). Lives are ordered by their times.
+    /// Sets the number of this process's life, from 1. It must differ after every restart. If lives are not numbered,
+    /// use [`life_now`](super::life_now). Lives are ordered by their times.
     #[must_use]
     pub fn in_life(self, incarnation: u64) -> Self {
         Recorder { incarnation, ..self }
@@ -88,7 +88,7 @@ impl<W: Write> Recorder<W> {
     /// `submit`.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn multicast(&mut self, t: u64, id: MessageId, to: &[GroupId], payload: &[u8]) -> io::Result<()> {
         let mut groups = checker::GroupSet::default();
         for group in to {
@@ -102,7 +102,7 @@ impl<W: Write> Recorder<W> {
     /// Records that a client has learned of the order up to `time`, which its later messages name.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn heard(&mut self, t: u64, time: u64) -> io::Result<()> {
         self.event(t, EventKind::Heard { time })
     }
@@ -111,7 +111,7 @@ impl<W: Write> Recorder<W> {
     /// not once per round.
     ///
     /// # Errors
-    /// The error of the writer; also if this process is not a member of a group.
+    /// Returns the error of the writer, or an error if this process is not a member of a group.
     pub fn deliver(&mut self, t: u64, delivered: &Delivered<'_>) -> io::Result<()> {
         let Some(group) = self.group else { return Err(io::Error::other("a client does not deliver")) };
         let ts =
@@ -131,7 +131,7 @@ impl<W: Write> Recorder<W> {
     /// Records that this process leads its group, and is ready. `t` is a time at or after that.
     ///
     /// # Errors
-    /// The error of the writer; also if this process is not a member of a group.
+    /// Returns the error of the writer, or an error if this process is not a member of a group.
     pub fn epoch(&mut self, t: u64, ballot: Ballot) -> io::Result<()> {
         let Some(group) = self.group else { return Err(io::Error::other("a client does not lead")) };
         let checker::Ballot { number: ballot, by } = ballot_of(ballot);
@@ -141,7 +141,7 @@ impl<W: Write> Recorder<W> {
     /// Records that this process has recovered its group's state, which contains `from` deliveries.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn recover(&mut self, t: u64, from: u64) -> io::Result<()> {
         self.event(t, EventKind::Recover { from })
     }
@@ -150,7 +150,7 @@ impl<W: Write> Recorder<W> {
     /// history, the oldest first.
     ///
     /// # Errors
-    /// The error of the writer; also if this process is not a member of a group.
+    /// Returns the error of the writer, or an error if this process is not a member of a group.
     pub fn begun(&mut self, t: u64, origins: &[Origin]) -> io::Result<()> {
         let Some(group) = self.group else { return Err(io::Error::other("a client has no group")) };
         let Some((last, before)) = origins.split_last() else { return Ok(()) };
@@ -163,7 +163,7 @@ impl<W: Write> Recorder<W> {
     /// Records that another process was killed in its life `incarnation`.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn crash(&mut self, t: u64, process: ProcessId, incarnation: u64) -> io::Result<()> {
         let process = checker::Process(u32::from(process.0));
         self.writer.event(&checker::Event { t, process, incarnation, kind: EventKind::Crash })
@@ -173,7 +173,7 @@ impl<W: Write> Recorder<W> {
     /// last event. Lines that were not written are lost.
     ///
     /// # Errors
-    /// The error of the writer: the history then ends without this event.
+    /// Returns the error of the writer. The history then ends without this event.
     pub fn give_up(&mut self, t: u64) -> io::Result<()> {
         let (process, incarnation) = (self.me, self.incarnation);
         self.writer.give_up(&checker::Event { t, process, incarnation, kind: EventKind::Unrecorded })
@@ -182,7 +182,7 @@ impl<W: Write> Recorder<W> {
     /// Records remote operations on behalf of messages.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn operations(&mut self, t: u64, operations: &[RemoteOp]) -> io::Result<()> {
         for operation in operations {
             let m = self.message(operation.message);
@@ -196,7 +196,7 @@ impl<W: Write> Recorder<W> {
     /// Records the memory in use, and the limit that was announced at start.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn memory(&mut self, t: u64, used: &MemoryUse) -> io::Result<()> {
         let parts = [(used.regions, used.region_limit), (used.most_queued, used.queue_limit)];
         for (what, (bytes, limit)) in self.memory.into_iter().zip(parts) {
@@ -208,7 +208,7 @@ impl<W: Write> Recorder<W> {
     /// Records that the run has ended: messages that are undelivered by now will never be delivered.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn complete(&mut self) -> io::Result<()> {
         self.writer.complete()
     }
@@ -216,7 +216,7 @@ impl<W: Write> Recorder<W> {
     /// Passes all buffered lines to the operating system.
     ///
     /// # Errors
-    /// The error of the writer.
+    /// Returns the error of the writer.
     pub fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }

@@ -98,7 +98,7 @@ impl Room {
     /// Checks whether `needed` bytes are left. Unknown values are not a reason to refuse.
     ///
     /// # Errors
-    /// [`Shortage`], with the numbers.
+    /// Returns a [`Shortage`] if fewer bytes are left.
     pub fn check(&self, needed: u64) -> Result<(), Shortage> {
         if self.left().is_some_and(|left| needed > left) {
             return Err(Shortage { needed, room: self.clone() });

@@ -192,7 +192,7 @@ impl MemberLoop {
     /// how long the member may sleep if it did not.
     ///
     /// # Errors
-    /// Why the member cannot continue; see [`RunError`].
+    /// Returns why the member cannot continue; see [`RunError`].
     #[inline]
     pub fn round<F: Fabric, A: Application>(
         &mut self,
@@ -229,7 +229,7 @@ impl MemberLoop {
     /// Pauses after a round if necessary. The pause ends when a write lands, or after at most `longest`.
     ///
     /// # Errors
-    /// [`RunError::Wait`].
+    /// Returns [`RunError::Wait`] if waiting on the fabric fails.
     #[inline]
     pub fn pause<F: Fabric>(
         &mut self,
@@ -259,7 +259,7 @@ impl MemberLoop {
     /// Makes the fabric process the events of its descriptor, after a sleep on it. Does not sleep itself.
     ///
     /// # Errors
-    /// [`RunError::Wait`].
+    /// Returns [`RunError::Wait`] if waiting on the fabric fails.
     pub fn woken<F: Fabric>(&mut self, member: &mut Member<F>) -> Result<(), RunError> {
         member.fabric_mut().wait(Duration::ZERO)?;
         Ok(())

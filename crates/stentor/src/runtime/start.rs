@@ -1,4 +1,4 @@
-//! Starts the processes of a configuration on the fabric that it names, in one way for all fabrics.
+//! Starts the processes of a configuration on the configured fabric, in the same way for all fabrics.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ pub trait ClusterFabric: FabricDiagnostics + Sized {
     /// provider that was chosen.
     ///
     /// # Errors
-    /// [`StartError::Room`], [`StartError::Key`], [`StartError::Address`] and the fabric's own.
+    /// Returns [`StartError::Room`], [`StartError::Key`], [`StartError::Address`] or an error of the fabric.
     fn start_in(cluster: &ClusterRuntime, role: Role<'_>, me: ProcessId, bind: &BindConfig)
     -> Result<Self, StartError>;
 

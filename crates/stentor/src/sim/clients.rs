@@ -164,9 +164,8 @@ impl Clients {
             return Some(format!("reads {count} groups with `{how:?}`: only ordered reads may name several groups"));
         }
         let unknown = groups.ids().iter().any(|group| usize::from(group.0) >= self.groups.len());
-        (unknown || groups.ids().is_empty()).then(|| {
-            "calls no group, or a group that the cluster does not have: use those of `Turn::groups`".to_owned()
-        })
+        (unknown || groups.ids().is_empty())
+            .then(|| "calls no group, or a group that the cluster does not have: see `Turn::groups`".to_owned())
     }
 }
 

@@ -47,7 +47,7 @@ fn client_errors_have_kinds() {
         (gone.kind() != ClientErrorKind::NoPlace).then_some(gone)
     });
     assert_eq!(gone.kind(), ClientErrorKind::SessionGone, "{gone}");
-    assert!(gone.to_string().contains("connect without it"), "{gone}");
+    assert!(gone.to_string().contains("connect without the session"), "{gone}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_group_without_time_is_reported() {
     let error = cluster.client().groups(group).patience(patience).connect().expect_err("it cannot learn the time");
     assert_eq!(error.kind(), ClientErrorKind::Unreachable);
     assert!(
-        error.to_string().contains("the time of group g1 is behind") && error.remedy().contains("clocks"),
+        error.to_string().contains("the clock of group g1 is behind") && error.remedy().contains("clocks"),
         "{error}"
     );
 }

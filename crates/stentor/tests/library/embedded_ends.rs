@@ -1,5 +1,4 @@
-//! Embedded clients when something ends or is late: their node, their handles, the node's state, its machine, its
-//! sleep.
+//! Embedded clients when their node or their handles end, when the node starts over or lags, and while the node sleeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -62,7 +62,7 @@ fn a_group_survives_its_leader_and_readmits_it_with_the_state() {
     until("it hands over", || nodes[second].hand_over(&status.name).ok());
     until("the third leads", || nodes[2].status().is_ok_and(|status| leads(&status)).then_some(()));
     let error = nodes[second].hand_over("nobody").expect_err("there is no such member");
-    assert!(error.to_string().starts_with(&all.name) && error.to_string().contains("no other member"), "{error}");
+    assert!(error.to_string().starts_with(&all.name) && error.to_string().contains("another member"), "{error}");
     assert!(!error.remedy().is_empty());
 }
 
@@ -77,7 +77,7 @@ fn an_inspect_that_panics_or_calls_its_node_is_harmless() {
     let looked = node.inspect(move |_| (own.status().map(drop), own.inspect(|_| ()))).expect("it runs");
     assert!(looked.0.is_ok(), "the protocol goes on meanwhile");
     let error = looked.1.expect_err("it would wait for itself");
-    assert!(error.to_string().contains("its own thread") && error.remedy().contains("another thread"), "{error}");
+    assert!(error.to_string().contains("the node's own thread") && error.remedy().contains("another thread"), "{error}");
 }
 
 #[test]

@@ -208,7 +208,7 @@ fn an_observer_resumes_from_a_stored_position() {
     let other = stage.observe().from(witness.last.expect("it has seen something")).member("nobody");
     let error = other.connect().map(drop).expect_err("there is no such member");
     assert_eq!(error.kind(), ObserveErrorKind::Argument);
-    assert!(error.to_string().contains("`nobody` is no member"), "{error}");
+    assert!(error.to_string().contains("`nobody` is not a member"), "{error}");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn an_observer_behind_the_journal_gets_a_state_or_an_error() {
     let error = error.expect_err("it is not kept");
     let first = error.first_kept().expect("something is kept");
     assert!(error.kind() == ObserveErrorKind::Gone && first > last.index() + 30, "{error}");
-    assert!(error.to_string().contains(&format!("behind index {}", first - 1)), "{error}");
+    assert!(error.to_string().contains(&format!("after index {}", first - 1)), "{error}");
     let error = stage.observe().member(member).longest_state(1000).connect().and_then(|mut observer| {
         while observer.next(LONG)?.is_some() {}
         Ok(())

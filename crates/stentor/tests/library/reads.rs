@@ -166,8 +166,8 @@ fn locks_are_released_when_their_session_ends_or_expires() {
     until("the end of the session's time", || (!read(&watcher, running.group("g1"), b"l").0).then_some(()));
 }
 
-/// The client renews its session and learns until when it surely lives. When the client stops, no other session gets
-/// its lock before that moment.
+/// The client renews its session, and knows a moment until which the session is certain to live. When the client stops,
+/// no other session acquires its lock before that moment.
 #[test]
 fn a_lock_is_exclusive_while_its_session_surely_lives() {
     let running = Running::new("reads-lease", ApplyThread::Own);

@@ -18,7 +18,7 @@ use crate::until::until;
 /// Bound on the lateness of a timer on a busy host, in nanoseconds.
 const LATE_NS: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
-/// Represents a session in the place of a timer's id.
+/// Value that represents a session in place of a timer's id.
 const SESSION: u64 = u64::MAX;
 /// Id of a timer that repeatedly sets itself for a time that has passed.
 const ENDLESS: u64 = 666;
@@ -325,7 +325,7 @@ fn a_client_with_an_expired_session_opens_no_other_group() {
     later.time += 5 * LATE_NS;
     ahead.observe(later).expect("clocks may be so far apart");
     ahead.call(group, &command).wait().expect("it is applied");
-    until("it has run out", || (!nodes[0].fired().is_empty()).then_some(()));
+    until("it has expired", || (!nodes[0].fired().is_empty()).then_some(()));
     assert!(matches!(local.submit(late, &command), Err(Refused::Unavailable(_))), "it is to be taken in");
     let error = until("it is told", || local.turn(|_, outcome| panic!("{outcome:?}")).err());
     assert_eq!(error.kind(), ClientErrorKind::SessionGone, "{error}");

@@ -369,7 +369,7 @@ impl<S: StateMachine> Applier<S> {
                 *timers = SharedTimers::default();
                 *version = 1;
                 let restored = machine.restore(&mut &first[..]).map(|()| Place::default());
-                restored.map_err(|error| RestoreError(format!("its own first value cannot be read: {error}")))
+                restored.map_err(|error| RestoreError(format!("its own initial value cannot be read: {error}")))
             }
             _ => {
                 let mut state = StateReader::new(&mut chunks);
@@ -382,7 +382,7 @@ impl<S: StateMachine> Applier<S> {
                 let mut place = [0; Place::BYTES];
                 let read = state.read(&mut place);
                 let place = Place::read(&mut Fields(&place[..read])).filter(|place| place.index == number);
-                let place = place.ok_or_else(|| RestoreError("it does not say of which command it is".to_owned()))?;
+                let place = place.ok_or_else(|| RestoreError("the state does not name its last command".to_owned()))?;
                 (*version, value) = read_version(&mut state)?;
                 check_version::<S>(*version)?;
                 let restored = machine.restore(&mut Bytes(state)).map(|()| place);
@@ -444,7 +444,7 @@ fn read_version(state: &mut StateReader<'_>) -> Result<(u32, u64), RestoreError>
     let mut bytes = [0; 12];
     let read = state.read(&mut bytes);
     let ([v0, v1, v2, v3, chain @ ..], 12) = (bytes, read) else {
-        return Err(RestoreError("it does not say which version it is of".to_owned()));
+        return Err(RestoreError("the state does not name its version".to_owned()));
     };
     Ok((u32::from_le_bytes([v0, v1, v2, v3]), u64::from_le_bytes(chain)))
 }

@@ -76,7 +76,7 @@ impl ClusterRuntime {
     /// Starts a process on shared memory, below `directory`.
     ///
     /// # Errors
-    /// [`StartError::Fabric`].
+    /// Returns [`StartError::Fabric`] if the fabric cannot start.
     pub fn shm(&self, me: ProcessId, directory: PathBuf) -> Result<ShmFabric, StartError> {
         let longest = self.limits().longest_payload(self.topology()) as u32;
         let most = self.most_bytes(me)?;
