@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quorum_begins_after_its_patience_and_mode_all_waits_for_everybody() {
+    fn a_quorum_begins_after_its_patience_and_mode_all_waits_for_all_processes() {
         let quorum = Config { patience_ns: 100, ..Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1) };
         let mut beginning = Beginning::default();
         assert!(!beginning.look(false, 1, &quorum, 0) && !beginning.look(false, 1, &quorum, 1000), "too few");

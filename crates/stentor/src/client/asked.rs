@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn rests_double_and_are_not_in_step() {
+    fn pauses_double_and_are_random() {
         for (refusals, longest) in [(0, AGAIN), (1, AGAIN * 2), (4, AGAIN * 16), (u32::MAX, AGAIN * 16)] {
             assert_eq!(rest_of(refusals, 0), longest / 2);
             let half = (longest / 2).as_nanos() as u64;

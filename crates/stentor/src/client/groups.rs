@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_rising_and_each_once_whatever_they_are_made_from() {
+    fn groups_are_sorted_and_unique_for_any_input() {
         let all = |groups: &[u16]| groups.iter().map(|group| Group(GroupId(*group))).collect::<Vec<_>>();
         let ids = |groups: Groups| groups.ids().iter().map(|group| group.0).collect::<Vec<_>>();
         assert_eq!(ids(Group(GroupId(4)).into()), [4]);

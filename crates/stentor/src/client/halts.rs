@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_repeats_no_notice_goes_on() {
+    fn a_halt_without_further_notices_is_forgotten() {
         let (mut halts, now) = (Halts::new(3), Duration::from_secs(9));
         halts.note(GROUPS[2], 6, now);
         halts.note(GROUPS[2], 6, now + FORGOTTEN / 2);

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transfer_that_is_given_up_says_why_and_is_a_warning_if_somebody_must_look() {
+    fn an_aborted_transfer_has_a_reason_and_is_a_warning_if_an_operator_must_act() {
         let told = |outcome| {
             told(&TransferReport { role: TransferRole::Donor, peer: ProcessId(1), position: 7, bytes: 9, outcome }, "b")
         };

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_entry_is_no_command_and_fires_what_is_due_by_then() {
+    fn a_time_entry_is_not_a_command_and_fires_due_timers() {
         let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
         let cluster = Cluster::builder("c").group("g1", members).build().expect("a sound cluster");
         let group = cluster.group("g1").expect("it is there");
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_value_has_what_was_delivered_before_and_nothing_behind() {
+    fn a_frozen_value_has_all_earlier_deliveries_and_no_later_ones() {
         for mut machine in counts() {
             deliver(&mut machine, 1..=3);
             let mut state = machine.freeze();
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_restored_in_its_turn_and_a_broken_one_is_a_failure() {
+    fn a_state_is_restored_in_order_and_an_invalid_one_is_a_failure() {
         for (mut machine, is_cut) in counts().into_iter().chain(counts()).zip([true, true, false, false]) {
             deliver(&mut machine, 1..=2);
             let mut restore = |number: u64, bytes: &[u8]| {

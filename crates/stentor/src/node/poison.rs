@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_starts_over_only_if_a_majority_does_without_it() {
+    fn a_node_starts_over_only_if_a_majority_remains_without_it() {
         let mut poison = Poison::default();
         assert!(!poison.starts_over(MS, None, sight(2, false)));
         assert!(!poison.starts_over(MS, at(3), sight(1, false)));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_hands_over_first_but_not_for_ever() {
+    fn a_poisoned_leader_waits_for_its_successor_for_a_bounded_time() {
         let mut poison = Poison::default();
         assert!(!poison.starts_over(MS, at(3), sight(2, true)));
         assert!(!poison.starts_over(HANDING_OVER, at(3), sight(2, true)));

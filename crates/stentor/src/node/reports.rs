@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_three_that_differs_is_outvoted_until_it_has_the_state_of_the_others() {
+    fn a_differing_member_is_outvoted_until_it_restores_the_state_of_the_others() {
         let mut group = Group::new(&[1; 3]);
         group.apply(1, &[5, 5, 5], &[None; 3]);
         assert_eq!(group.settle(), [None; 3]);

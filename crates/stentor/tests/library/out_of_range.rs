@@ -125,7 +125,7 @@ fn a_cluster_of_the_checker_has_no_name_for_unknown_ids() {
 }
 
 #[test]
-fn elections_take_any_members_and_periods() {
+fn elections_accept_any_members_and_periods() {
     use stentor_election::{Beat, Election};
     let mut flapping = Flapping::new(1, ProcessId(0), &[], Duration::ZERO);
     for ms in 0..20 {

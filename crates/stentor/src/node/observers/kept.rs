@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_dropped_beyond_the_bound_and_everything_where_a_gap_would_be() {
+    fn the_oldest_blocks_are_dropped_at_the_bound_and_all_blocks_at_a_gap() {
         let mut kept = Kept::new(200 << 10);
         kept.mark(place(0));
         let each = 1000;

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_handed_over_before_it_is_asked_for_or_after_the_end() {
+    fn records_are_handed_over_only_between_request_and_end() {
         let mut writer = Writer::new(Tap::new(1 << 20));
         let tap = Arc::clone(writer.tap());
         tap.open(Arc::new(ring::make().expect("a bell")));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn short_blocks_are_put_together_when_many_wait() {
+    fn short_blocks_are_combined_when_many_wait() {
         let mut writer = Writer::new(Tap::new(64 << 20));
         let tap = Arc::clone(writer.tap());
         tap.open(Arc::new(ring::make().expect("a bell")));
