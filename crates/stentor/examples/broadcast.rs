@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).ok_or("name a process of the broadcast")?;
     let mut process = Cluster::load("cluster.toml")?.broadcast(&name).start()?;
     let (lines, mut waiting) = (lines(), None);
-    // The process continues after the end of its input, because the others rely on it until it is killed.
+    // The process continues after the end of its input, because the other processes rely on it until it is killed.
     while process.turn_or_sleep(LOOK, hear)? {
         waiting = waiting.or_else(|| lines.try_recv().ok());
         let Some(line) = &waiting else { continue };

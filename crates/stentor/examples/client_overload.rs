@@ -22,10 +22,10 @@ mod nodes;
 use nodes::{Nodes, Result, configuration, wait_mode};
 
 const COMMAND: [u8; 64] = [7; 64];
-/// Calls in flight of one client, for its peak.
+/// Number of calls in flight of one client, for its peak.
 const FULL: usize = 512;
 const MODEST: usize = 4;
-/// Calls that an overloaded client accepts.
+/// Number of calls that an overloaded client accepts.
 const TAKEN: u32 = 1024;
 
 /// The service that a client with a fixed number of calls in flight receives.

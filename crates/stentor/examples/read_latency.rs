@@ -29,7 +29,7 @@ use nodes::{Nodes, Result, configuration, wait_mode};
 const READS: usize = 500;
 /// Number of reads of each kind in a round, with many in flight.
 const MANY: usize = 20_000;
-/// Number of reads in flight in the measurement with many.
+/// Number of reads in flight while [`MANY`] reads are measured.
 const UNDER_WAY: usize = 256;
 const QUERY: [u8; 16] = [7; 16];
 const USAGE: &str = "usage: read_latency shm|roce poll|adaptive|block [ROUNDS]";

@@ -38,7 +38,7 @@ impl StateMachine for Reminders {
         }
     }
 
-    /// Drops reminders that nobody would read. Their timers fire and find nothing.
+    /// Drops the reminders of an ended session, which no client would receive. Their timers fire and find no reminder.
     fn session_ended(&mut self, _: &Context<'_>, ended: SessionId) {
         self.set.retain(|_, (session, _)| *session != ended);
     }

@@ -22,7 +22,7 @@ impl Notes {
         sent.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the notifications without locking: the call has ended, so nobody else holds the context.
+    /// Returns the notifications without locking: the call has ended, so no reference to the context exists.
     #[inline]
     fn sent(&mut self) -> &mut Sent {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)

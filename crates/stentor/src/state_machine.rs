@@ -73,12 +73,12 @@ pub trait StateMachine: Send + 'static {
     ///
     /// `at` is the first position in the order whose time is not before the timer's time. The position is the same at
     /// all members of the group. It is the position of a message, often of another client, or of a time entry, which
-    /// the group orders for this purpose if nobody sends anything. At one position, expired sessions end first. Then
-    /// the timers fire, in the order of their times and, for equal times, of their ids. The message is applied last.
-    /// [`Context::session`] of `at` is `None`.
+    /// the group orders for this purpose if no client sends a message. At one position, expired sessions end first.
+    /// Then the timers fire, in the order of their times and, for equal times, of their ids. The message is applied
+    /// last. [`Context::session`] of `at` is `None`.
     ///
-    /// A timer that this method sets for a time that has passed fires at the same position, after the others. At most
-    /// 1000 such timers fire at one position. The rest fires at the next position.
+    /// A timer that this method sets for a time that has passed fires at the same position, after the other timers. At
+    /// most 1000 such timers fire at one position. The rest fires at the next position.
     fn timer(&mut self, at: &Context<'_>, timer: u64) {
         let _ = (at, timer);
     }
@@ -255,10 +255,10 @@ impl Context<'_> {
     /// Returns the version of the state machine in force at this position: see [`StateMachine::VERSION`]. It is at
     /// least 1 and at most the `VERSION` of this program, and never decreases.
     ///
-    /// In a newly founded group, the version of all its programs is in force from the first command on, provided that
-    /// all members have exchanged their versions by then; they do so when they connect. Otherwise the first commands
-    /// are applied in version 1, and the group's version follows shortly afterwards. For these first commands, a
-    /// program that no longer supports version 1 behaves as in the oldest version that it supports.
+    /// In a newly founded group, the smallest version of all its programs is already in force for the first command,
+    /// provided that all members have exchanged their versions by then; they do so when they connect. Otherwise the
+    /// first commands are applied in version 1, and the group's version follows shortly afterwards. For these first
+    /// commands, a program that no longer supports version 1 behaves as in the oldest version that it supports.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
@@ -296,7 +296,7 @@ impl Context<'_> {
     /// [`Notification::Missed`](crate::Notification::Missed), and should then read the value that it watches. A
     /// notification longer than `reply_bytes` in `[limits]` is lost. A session that is not open in this group receives
     /// nothing, not even `Missed`. Notifications go to the process that currently holds the session: a process that
-    /// resumes a session receives those that are sent from then on.
+    /// resumes a session receives only notifications that are sent afterwards.
     pub fn notify(&self, session: SessionId, bytes: &[u8]) {
         self.notes.push(session, bytes);
     }

@@ -40,7 +40,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
 
 /// The start of a broadcast. All processes are awaited first, so that none misses a message. If the mode tolerates
 /// processes that stop, a sufficient number is awaited only for the configured patience. After the start, a process
-/// that is down delays nobody: flow control decides what may be sent.
+/// that is down delays no other process: flow control decides what may be sent.
 #[derive(Debug, Default)]
 struct Beginning {
     has_begun: bool,

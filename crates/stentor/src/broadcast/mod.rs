@@ -11,7 +11,7 @@
 //!
 //! # Restarts
 //! A process that has ended cannot rejoin until the whole broadcast starts anew, because its agreements were in its
-//! memory. The others refuse it, and its turns fail with [`BroadcastErrorKind::Refused`].
+//! memory. The other processes refuse it, and its turns fail with [`BroadcastErrorKind::Refused`].
 
 mod builder;
 mod core;
@@ -89,7 +89,7 @@ impl Broadcast {
     /// most 5 ms. Returns `false` if an operator removed this process.
     ///
     /// # Errors
-    /// As for [`turn`](Broadcast::turn).
+    /// Returns an error in the same cases as [`turn`](Broadcast::turn).
     pub fn turn_or_sleep(
         &mut self,
         longest: Duration,

@@ -207,7 +207,7 @@ impl Channel {
     /// Receives like [`recv`](Channel::recv), for hand-written futures. The task that polled last is woken.
     ///
     /// # Errors
-    /// As for [`recv`](Channel::recv).
+    /// Returns an error in the same cases as [`recv`](Channel::recv).
     pub fn poll_recv(&mut self, context: &mut Context<'_>, message: &mut Vec<u8>) -> Poll<Result<bool, ChannelError>> {
         self.poll_until(context, |channel| channel.received(message))
     }

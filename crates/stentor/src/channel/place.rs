@@ -71,7 +71,7 @@ pub(super) fn impossible(what: impl Into<String>, remedy: &'static str) -> Probl
 }
 
 /// Returns the name of the meeting at a place. Different places have different names. A short place of plain characters
-/// is used unchanged. For all others, which may be invalid or too long as file names, the name is a 128-bit hash.
+/// is used unchanged. For all other places, which may be invalid or too long as file names, the name is a 128-bit hash.
 fn meeting_name(place: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
     if place.len() <= PLAIN && place.chars().all(is_plain) {

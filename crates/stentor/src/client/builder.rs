@@ -117,7 +117,7 @@ impl ClientBuilder {
     }
 
     /// Connects, opens the session and starts the client's thread. A client that is
-    /// [embedded](crate::NodeHandle::client) in a node gets no thread: the node's thread serves it from then on.
+    /// [embedded](crate::NodeHandle::client) in a node gets no thread: the node's thread serves it.
     ///
     /// # Errors
     /// Returns why the client was not admitted, with the remedy.
@@ -152,7 +152,7 @@ impl ClientBuilder {
     }
 
     /// Opens a session through a multicast client that has already joined its groups and has its client id. `watch`
-    /// sees every message that is multicast from then on.
+    /// sees every later message before it is multicast.
     ///
     /// # Errors
     /// Returns why the session was not opened, with the remedy.

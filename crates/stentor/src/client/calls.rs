@@ -417,7 +417,7 @@ impl Calls {
         if state.phase == Phase::Sent {
             return state.lost(sent);
         }
-        // The serving thread sees that nobody waits for the call, and does not send it.
+        // The serving thread sees that no caller waits for the call, and does not send it.
         state.until = None;
         state.unsent(unsent)
     }

@@ -723,7 +723,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Gives up a request for which nobody waits any more. An answer that arrives later settles it.
+    /// Gives up a request for which no caller waits any more. An answer that arrives later settles it.
     pub(super) fn lose(&mut self, request: u64) {
         let _ = self.caller.lost(request, stentor_session::Why::TimedOut);
     }

@@ -14,7 +14,7 @@ use crate::runtime::{self, RunError};
 
 debug_as_display!(CallError, Refused, Why, ClientError);
 
-/// The outcome of a command or read that has no reply.
+/// The reason why a command or read has no reply.
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallError {

@@ -133,7 +133,7 @@ impl LocalClient {
     /// place of the global order. See [`Client::read`](super::Client::read).
     ///
     /// # Errors
-    /// As for [`submit`](LocalClient::submit).
+    /// Returns an error in the same cases as [`submit`](LocalClient::submit).
     pub fn submit_read(&mut self, to: impl Into<Groups>, query: &[u8], how: Consistency) -> Result<Request, Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
@@ -149,7 +149,7 @@ impl LocalClient {
     /// command occupies a slot of the window until it is settled or [given up](LocalClient::give_up).
     ///
     /// # Errors
-    /// As for [`submit`](LocalClient::submit).
+    /// Returns an error in the same cases as [`submit`](LocalClient::submit).
     pub fn prepare(&mut self, to: impl Into<Groups>, command: &[u8]) -> Result<Request, Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
@@ -161,8 +161,8 @@ impl LocalClient {
     /// Sends a prepared command. `to` and `command` must equal the arguments of [`prepare`](LocalClient::prepare).
     ///
     /// # Errors
-    /// As for [`submit`](LocalClient::submit). After [`Refused::Busy`] and [`Refused::Unavailable`], call `turn` and
-    /// try again.
+    /// Returns an error in the same cases as [`submit`](LocalClient::submit). After [`Refused::Busy`] and
+    /// [`Refused::Unavailable`], call `turn` and try again.
     pub fn send(&mut self, request: Request, to: impl Into<Groups>, command: &[u8]) -> Result<(), Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
@@ -186,7 +186,7 @@ impl LocalClient {
     /// from any group. Positions that this session received itself need no call: later commands always follow them.
     ///
     /// # Errors
-    /// As for [`Client::observe`](super::Client::observe).
+    /// Returns an error in the same cases as [`Client::observe`](super::Client::observe).
     pub fn observe(&mut self, position: Position) -> Result<(), Refused> {
         on!(&mut self.core, core => {
             super::check_time(position, core.heard(), core.clock_bound())?;
@@ -199,7 +199,7 @@ impl LocalClient {
     /// returned request.
     ///
     /// # Errors
-    /// As for [`submit`](LocalClient::submit).
+    /// Returns an error in the same cases as [`submit`](LocalClient::submit).
     pub fn resolve(&mut self, ticket: &Ticket) -> Result<Request, Refused> {
         on!(&mut self.core, core => core.resolve(ticket))?;
         Ok(Request(Name::of(&ticket.0)))

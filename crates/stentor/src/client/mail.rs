@@ -21,7 +21,7 @@ pub(super) struct Over;
 #[derive(Debug, Default)]
 struct MailState {
     inbox: Inbox,
-    /// Number of the latest receiver. Earlier receivers get nothing any more.
+    /// Number of the latest receiver. Earlier receivers get no more notifications.
     receiver: u64,
     waker: Option<Waker>,
     ended: bool,

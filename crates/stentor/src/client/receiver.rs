@@ -46,7 +46,7 @@ impl Notifications {
     }
 
     /// Waits for the next notification. Returns `None` after the [end](Notifications::is_ended). Dropping the future
-    /// loses nothing.
+    /// loses no notification.
     pub fn recv(&mut self) -> impl Future<Output = Option<Notification>> + Send + '_ {
         poll_fn(|context| match self.calls.mail().poll(self.number, context.waker()) {
             Ok(None) => Poll::Pending,

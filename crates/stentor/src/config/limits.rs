@@ -23,8 +23,8 @@ pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
 /// Both timeouts of the election, in milliseconds: the silence below which a leader is never suspected, and the silence
 /// above which it is always suspected. The smallest value is four heartbeat checks.
 pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=60_000;
-/// Time after which an absent client expires if others wait for it, in milliseconds. The smallest value is longer than
-/// the time in which members forward a message to a member that lacks it.
+/// Time after which an absent client expires if other messages wait for its unfinished ones, in milliseconds. The
+/// smallest value is longer than the time in which members forward a message to a member that lacks it.
 pub const CLIENT_TIMEOUT_MS: RangeInclusive<u32> = 100..=600_000;
 /// Largest difference between two clocks that both count as right, in milliseconds. The smallest value is four
 /// heartbeat checks of an idle member.

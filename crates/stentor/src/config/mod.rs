@@ -317,7 +317,7 @@ impl ClusterConfig {
         self.key.as_ref()
     }
 
-    /// Returns the time after which an absent client expires, if others wait for its unfinished messages.
+    /// Returns the time after which an absent client expires, if other messages wait for its unfinished ones.
     #[must_use]
     pub fn client_timeout(&self) -> Duration {
         self.client_timeout
@@ -430,7 +430,7 @@ impl ClusterConfig {
     /// [`process_table`](Self::process_table).
     ///
     /// # Panics
-    /// Never: the [`limits`] are within the multicast's.
+    /// Never panics: the [`limits`] are within those of the multicast.
     #[must_use]
     pub fn topology(&self) -> Topology {
         let sizes: Vec<_> = self.groups.iter().map(|group| group.members.len()).collect();

@@ -1,4 +1,4 @@
-//! A commented file as a start for users.
+//! The commented configuration file with which users start.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -89,8 +89,8 @@ impl<S: StateMachine> NodeBuilder<S> {
         NodeBuilder { bounds: Bounds { commands: commands.max(1), bytes: bytes.max(1) }, ..self }
     }
 
-    /// Starts the node. The caller must then run it on this thread: see [`Node::run`] and [`Node::turn`]. If a killed
-    /// process still holds the node's port or directory entry, this function waits for up to 5 s until it is free.
+    /// Starts the node. The caller must then run it: see [`Node::run`] and [`Node::turn`]. If a killed process still
+    /// holds the node's port or directory entry, this function waits for up to 5 s until it is free.
     ///
     /// # Errors
     /// Returns why the node does not start, with the remedy.
@@ -101,7 +101,7 @@ impl<S: StateMachine> NodeBuilder<S> {
     /// Starts the node on a thread of its own, which is named `stentor NAME`.
     ///
     /// # Errors
-    /// As for [`start`](NodeBuilder::start).
+    /// Returns an error in the same cases as [`start`](NodeBuilder::start).
     pub fn spawn(self) -> Result<NodeHandle<S>, StartError> {
         let (name, mailbox) = (self.name.clone(), Requests::default());
         let node = self.start_with(mailbox.clone())?;

@@ -107,7 +107,7 @@ impl Changes {
 
     fn look_at_role(&mut self, sight: &Sight<'_>) -> Option<(Level, String)> {
         let Sight { me, group, epoch, leader, leads, .. } = *sight;
-        // A member whose own epoch has begun does not lead yet, but will soon.
+        // In an epoch of its own, a member does not lead until it has recovered the state, which takes a short time.
         let is_settled = leads || leader != me;
         if sight.joining || !is_settled || self.role == Some((epoch, leads)) {
             return None;
@@ -150,7 +150,7 @@ fn lack(sight: &Sight<'_>) -> Option<String> {
     if sight.joining { unbegun(sight, &gone, &without, &there) } else { majority_lost(sight, &gone, &without, &there) }
 }
 
-/// Describes the lack of a group of which this node has no memory.
+/// Describes what a group lacks, if this node has no memory of the group.
 fn unbegun(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -> Option<String> {
     let Sight { group, majority, hindrance, .. } = sight;
     let also = hindrance.as_ref().map_or(String::new(), |why| format!("; {why}"));
@@ -176,7 +176,7 @@ fn unbegun(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -
     ))
 }
 
-/// Describes the lack of a group whose state this node has.
+/// Describes what a group lacks, if this node has the group's state.
 fn majority_lost(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -> Option<String> {
     let Sight { me, group, majority, .. } = sight;
     let (working, size) = (there.len() + 1, sight.others.len() + 1);

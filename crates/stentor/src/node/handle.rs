@@ -89,7 +89,7 @@ impl<S: StateMachine> NodeHandle<S> {
     /// Asks another member to take over leadership. [`status`](NodeHandle::status) shows when that member leads.
     ///
     /// # Errors
-    /// As for [`Node::hand_over`]. Also returns an error if the node has ended.
+    /// Returns an error in the same cases as [`Node::hand_over`]. Also returns an error if the node has ended.
     pub fn hand_over(&self, to: &str) -> Result<(), NodeError> {
         let to = to.to_owned();
         self.ask(move |host| host.hand_over(&to))?

@@ -107,7 +107,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     has_ended: bool,
 }
 
-/// The application of the member: the state machine, and the hooks, which see each delivery after it.
+/// The application of the member: the state machine, and the hooks, which see each delivery after the machine.
 struct Watched<'a, S, H> {
     machine: &'a mut Machine<S>,
     hooks: &'a mut H,

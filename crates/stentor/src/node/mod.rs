@@ -9,8 +9,8 @@
 //! - *Joining*: the node has no state of its group. Either the group admits it, or the group begins when all its
 //!   members are present.
 //! - *Following* or *leading*: the node has the state of its group.
-//! - *Leaving*: the node was asked to stop. It hands over if it leads, and stays until the others have read that it
-//!   leaves.
+//! - *Leaving*: the node was asked to stop. It hands over if it leads, and stays until the other members have read that
+//!   it leaves.
 //! - *Stopped*: the node has left its group.
 //!
 //! A node in any of these states can also be *poisoned*: its state machine has panicked or was outvoted. It still
@@ -92,7 +92,7 @@ impl<S: StateMachine> Node<S> {
     /// [`run`](Node::run).
     ///
     /// # Errors
-    /// As for [`run`](Node::run).
+    /// Returns an error in the same cases as [`run`](Node::run).
     pub fn turn(&mut self) -> Result<Turn, NodeError> {
         let stop = Arc::clone(&self.stopper.stop);
         self.host.turn(&stop)

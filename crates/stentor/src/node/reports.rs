@@ -23,8 +23,8 @@
 //!   none.
 //! - A difference ends when both members have the same mark at another place. A difference that only the digest has
 //!   shown ends at a place where digests are compared.
-//! - Reports of others about a place that is not after this member's restored state do not concern its state, and are
-//!   ignored.
+//! - Reports of other members about a place that is not after this member's restored state do not concern its state,
+//!   and are ignored.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ struct Report {
 }
 
 impl Report {
-    /// Number of words before those of the members.
+    /// Number of words before the words about the members.
     const WORDS: usize = 6;
 
     fn to_words(&self) -> Vec<u64> {
@@ -98,7 +98,7 @@ impl Other {
     }
 }
 
-/// The report of this member, and those of the others.
+/// The report of this member, and the reports of the other members.
 #[derive(Debug)]
 pub(super) struct Reports {
     version: u32,
@@ -181,7 +181,7 @@ impl Reports {
     }
 
     /// Returns this member's report. It contains the last place if no more places are applied, and otherwise the last
-    /// mark, which the others have, too.
+    /// mark, which the other members have as well.
     fn own(&mut self, marks: &Marks) -> Report {
         let (last, mark) = marks.last();
         let stands = std::mem::replace(&mut self.last, last.index) == last.index;

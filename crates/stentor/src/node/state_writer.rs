@@ -46,7 +46,7 @@ impl StateWriter {
         let write = move || {
             let mut out = Chunks { tell, chunk: Vec::with_capacity(CHUNK) };
             let written = frozen.write(&mut out).and_then(|()| out.hand_over());
-            // The send fails if the reader is dropped. Then nobody needs the end.
+            // The send fails if the reader is dropped. The end is then not needed.
             let _ = out.tell.send(News::End(written));
         };
         StateWriter {

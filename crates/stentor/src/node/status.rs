@@ -24,7 +24,7 @@ pub struct Status {
     /// Number of places that are delivered and not applied yet.
     pub queued: u64,
     /// The position at which the state machine has panicked, or at which an agreeing majority of the group reports that
-    /// it differs. The node applies nothing until it has restored the state of the others.
+    /// it differs. The node applies nothing until it has restored the state of another member.
     pub poisoned: Option<Position>,
     /// The index of the command at which the group is halted: the state machines of a majority have panicked there.
     /// Stop the group's members, mend the state machine, and begin the group anew.

@@ -62,7 +62,8 @@ enum Phase {
     Follows(Box<Line>, Box<Following>, Instant),
 }
 
-/// A round of attempts at all members: first each as a follower, then those that lead.
+/// A round of attempts at all members. Each member is first tried as a follower. Then the members that refused because
+/// they lead are tried again.
 #[derive(Debug)]
 struct Round {
     /// The index of the member with which the round begins.
@@ -115,7 +116,7 @@ impl Observer {
     /// `None`, then sleep until the observer's descriptor is readable.
     ///
     /// # Errors
-    /// As for [`next`](Observer::next).
+    /// Returns an error in the same cases as [`next`](Observer::next).
     pub fn try_next(&mut self) -> Result<Option<Observed>, ObserveError> {
         self.descriptor.woken();
         loop {

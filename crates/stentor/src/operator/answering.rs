@@ -58,7 +58,7 @@ pub enum ObserverLine {
 
 impl Operator {
     /// Listens beside the member's socket, if the member has one. Otherwise only questions of other hosts are answered.
-    /// `waker` is that of the member's fabric: a question on this host ends the sleep of its loop.
+    /// `waker` is the waker of the member's fabric: a question on this host ends the sleep of the member's loop.
     ///
     /// # Errors
     /// Returns the error of the operating system.

@@ -242,7 +242,7 @@ pub fn ask<Q: Asks>(paths: &[PathBuf], question: &Q) -> io::Result<Option<Q::Ans
 /// Asks like [`ask`], but waits for the answer for at most `patience`.
 ///
 /// # Errors
-/// As for [`ask`].
+/// Returns an error in the same cases as [`ask`].
 pub fn ask_within<Q: Asks>(paths: &[PathBuf], question: &Q, patience: Duration) -> io::Result<Option<Q::Answer>> {
     for path in paths {
         let stream = match UnixStream::connect(path) {

@@ -32,7 +32,8 @@ pub trait Elects: Send + 'static {
     /// election.
     fn stands(&self, process: ProcessId) -> Option<bool>;
 
-    /// Returns whether this member does not stand because its clock is off, or because its state machine has panicked.
+    /// Returns whether this member does not stand for election because its clock is wrong, or because its state machine
+    /// has panicked.
     fn stands_back(&self) -> bool;
 
     /// Returns whether the election names this member.

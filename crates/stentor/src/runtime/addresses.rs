@@ -101,8 +101,8 @@ impl ClusterRuntime {
             return Err(AddressError::LinkLocalBind { found });
         }
         let mut found = hosts::resolve(members.clone(), bind.map(|bind| (me.index(), bind)));
-        // A member must resolve its own name, because nobody could reach it otherwise. A client needs at least one
-        // member.
+        // A member must resolve its own name, because no other process could reach it otherwise. A client needs at
+        // least one member.
         let is_member = me.index() < found.len();
         let needed = if is_member { Some(me.index()) } else { found.iter().all(Result::is_err).then_some(0) };
         if let Some(at) = needed.filter(|at| found.get(*at).is_some_and(Result::is_err)) {

@@ -9,19 +9,19 @@
 //!
 //! # States of a member
 //! - *Joining*: the member has no state of its group. It is not eligible.
-//! - *Has the state*, but its election has named nobody yet. The group may have a leader that the election does not
+//! - *Has the state*, but its election has named no leader yet. The group may have a leader that the election does not
 //!   know: the first leader of a group, or the one that admitted this member. The member must not depose that leader,
 //!   so it is not eligible until it leads itself, it loses the connection with the leader of its ballot, or `patience`
 //!   has passed.
-//! - *Eligible* (`stands`): the election has named a leader before. Eligibility deposes nobody, because an election
-//!   replaces only a leader that it suspects. So a member can take over as soon as it has the state and knows the
-//!   leader. It remains eligible until it joins again or leaves.
+//! - *Eligible* (`stands`): the election has named a leader before. An eligible member deposes no leader, because an
+//!   election replaces only a leader that it suspects. So a member can take over as soon as it has the state and knows
+//!   the leader. It remains eligible until it joins again or leaves.
 //! - *Named* by the election: it campaigns until it *leads*.
 //! - *Deferring* (`stands_back`): its state machine has panicked, and the state machine of a connected member of its
 //!   group has not; or its wall clock differs from the median of the known clocks by more than the bound, and a
 //!   connected member of its group has a right clock. It is not eligible. If it leads, it continues: the election
 //!   replaces an ineligible leader as soon as another member is eligible, and not before. A leader whose state machine
-//!   has panicked hands over by itself. If nobody leads for twice `patience`, a leader with a wrong clock is better
+//!   has panicked hands over by itself. If no member leads for twice `patience`, a leader with a wrong clock is better
 //!   than none: the member becomes eligible for a while, whatever its clock shows.
 //! - *Leaving*: it is no longer eligible. If it leads, it hands over first, for at most 500 ms.
 
@@ -112,7 +112,7 @@ pub struct ElectionDriver<E> {
     since: Option<Duration>,
     /// `true` if the election has a leader.
     led: bool,
-    /// Time since which this member could be eligible and the election has named nobody.
+    /// Time since which this member could be eligible and the election has named no leader.
     unled: Option<Duration>,
     /// Time until which this member is eligible although its clock is wrong.
     insists: Duration,
@@ -295,8 +295,8 @@ impl<E: Election> ElectionDriver<E> {
         self.others.iter().find(|other| other.process == process)?.poisoned
     }
 
-    /// Sets the progress of this member's application, which the next rounds publish. Without it, they publish the
-    /// deliveries of the member.
+    /// Sets the progress of this member's application, which the next rounds publish. If it was never set, the rounds
+    /// publish the member's number of deliveries.
     pub fn set_applied(&mut self, applied: Applied) {
         self.applied = Some(applied);
     }
@@ -372,8 +372,8 @@ impl<E: Election> ElectionDriver<E> {
     }
 
     /// Prepares the end of this process: the member is no longer eligible, and a leader hands over to the connected
-    /// member that has delivered most. Returns whether the process may end: it does not lead, nobody can take over, or
-    /// 500 ms have passed. Call it after each [`round`](ElectionDriver::round) until then.
+    /// member that has delivered most. Returns whether the process may end: it does not lead, no other member can take
+    /// over, or 500 ms have passed. Call it after each [`round`](ElectionDriver::round) until then.
     pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
         let replica = member.replica();

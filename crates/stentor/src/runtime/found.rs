@@ -42,7 +42,7 @@ fn named(source: &Source, name: &str, process: ProcessId) -> Vec<Found> {
 /// process of another cluster with the same name.
 ///
 /// # Errors
-/// [`StartError::Fabric`], which describes that process.
+/// Returns [`StartError::Fabric`], which describes that process.
 pub fn refuse_twin(source: &Source, name: &str, me: ProcessId, note: impl Fn(&str)) -> Result<(), StartError> {
     for found in named(source, name, me) {
         if found.running.is_from(&source.file) {

@@ -76,7 +76,7 @@ impl Look {
     }
 }
 
-/// Returns the addresses of a member that other hosts can use, too.
+/// Returns the addresses of a member that are usable on all hosts.
 fn usable(member: &MemberConfig, found: std::io::Result<Vec<SocketAddr>>) -> Found {
     let (process, address) = (member.id().to_owned(), member.address().to_owned());
     let found = match found {

@@ -139,7 +139,7 @@ fn number(text: &str, name: &str) -> Option<u64> {
 struct Files {
     limit: &'static str,
     usage: &'static str,
-    /// Names in `memory.stat` whose values include the groups below.
+    /// Names of entries in `memory.stat` whose values include those of the groups below.
     cached: [&'static str; 2],
 }
 

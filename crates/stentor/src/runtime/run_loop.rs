@@ -61,7 +61,7 @@ impl Stop {
     }
 }
 
-/// Decides when a loop checks its connections: on every idle round that is due, rarely when busy.
+/// Decides when a loop checks its connections: in idle rounds whenever a check is due, and in busy rounds rarely.
 #[derive(Debug)]
 pub struct Housekeeper {
     rounds: u32,

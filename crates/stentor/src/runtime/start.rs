@@ -126,7 +126,7 @@ impl Role<'_> {
     }
 
     /// Returns whether a restarted process is refused. The registers of a broadcast are written once: a process without
-    /// its memory could contradict what others have agreed on.
+    /// its memory could contradict what other processes have agreed on.
     pub(super) fn one_life(self) -> bool {
         matches!(self, Role::Broadcast(_))
     }

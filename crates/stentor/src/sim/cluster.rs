@@ -149,8 +149,9 @@ impl<S: StateMachine> SimCluster<S> {
     /// Sets the model that decides which replies are right: another state machine, as simple as possible, which is
     /// neither frozen nor restored.
     ///
-    /// The default model is the machine itself, which processes the calls one after the other. Errors that the machine
-    /// makes alike at every member are then not found, unless a script [reports them](super::Next::Fail).
+    /// The default model is the machine itself, which processes the calls one after the other. An error that the
+    /// machine makes in the same way at every member is then not found, unless a script [reports
+    /// it](super::Next::Fail).
     #[must_use]
     pub fn model<M: StateMachine>(self, model: impl Fn() -> M + 'static) -> Self {
         self.model_per_group(move |_| model())

@@ -1,5 +1,5 @@
-//! Decides whether the replies to the calls of a run are those of one serial order. The members' own order is tried
-//! first; only if it does not explain the replies, the checker searches for another.
+//! Decides whether one serial order of a run's calls explains their replies. The members' own order is tried first;
+//! only if it does not explain the replies, the checker searches for another.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,14 @@ pub(super) enum Decided {
     TooHard,
 }
 
-/// Decides whether the calls of a run are those of one serial order. `finished` is `true` if no call is in flight.
+/// Decides whether one serial order of a run's calls explains their replies. `finished` is `true` if no call is in
+/// flight.
 pub(super) fn decided(model: &Sequential<'_>, finished: bool) -> Decided {
     let history = match history(model, finished) {
         Ok(history) => history,
         Err(why) => return Decided::Violated(why, None),
     };
-    // The members' order is the one that explains the replies, unless something is wrong.
+    // The members' order is the one that explains the replies, unless a guarantee is violated.
     let calls = history.calls();
     let mut order: Vec<usize> =
         (1..calls.len()).filter(|token| took_effect(&calls[*token], *token, model.applied)).collect();
@@ -71,9 +72,9 @@ fn first_difference(model: &Sequential<'_>, history: &History, order: &[usize]) 
     None
 }
 
-/// Returns the place of a call in the members' order. An unordered read comes after everything that its answer
-/// contains: the calls of its group up to its index, and for a read at the leader all calls up to the time that it
-/// comes after, as long as that precedes the next position of its group.
+/// Returns the place of a call in the members' order. An unordered read is placed after the calls that its answer
+/// contains: those of its group up to its index. A read at the leader is also placed after all calls up to the time
+/// that it follows, as long as that time precedes the next position of its group.
 fn place_in_order(model: &Sequential<'_>, token: u64, call: &Call) -> (u64, u16, bool, Option<u64>) {
     let Some(position) = model.calls.get(&token).and_then(SimCall::answered_at) else {
         let applied = model.applied.get(&token).and_then(|groups| groups.values().next());

@@ -28,7 +28,7 @@ pub(super) struct Sequential<'a> {
     pub(super) applied: &'a AppliedCalls,
     pub(super) passed: &'a BTreeMap<(GroupId, u64), Passed>,
     pub(super) most_reply: usize,
-    /// By group, a machine and the calls it has processed. Most searches continue from there.
+    /// For each group, a machine and the calls that it has processed. Most searches continue from this state.
     pub(super) reached: RefCell<BTreeMap<u16, Reached>>,
     pub(super) wrongs: Wrongs,
 }

@@ -68,7 +68,8 @@ impl Running {
         })
     }
 
-    /// Waits until a node has applied a number of commands. An answer does not say that this member has applied its call.
+    /// Waits until a node has applied a number of commands. An answer does not imply that this member has applied the
+    /// call.
     fn wait_for(&self, at: usize, commands: usize) {
         let node = self.nodes[at].as_ref().expect("it runs");
         let applied = || node.inspect(|log| log.0.len()).expect("it runs");

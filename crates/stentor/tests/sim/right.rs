@@ -25,8 +25,9 @@ fn a_correct_service_passes_many_seeds() {
     println!("{}", shop(Plant::None).at_once(3).run(0..seeds).unwrap());
 }
 
-/// Directly after a change of leaders, the answer of a read at the leader may name a time that is later than that of a
-/// command that it lacks, and that the new leader orders again. Its index shows what it contains.
+/// Directly after a change of leaders, the answer to a read at the leader may name a later time than that of a command
+/// that the answer does not contain, and that the new leader orders again. The index in the answer shows which commands
+/// it contains.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn concurrent_reads_pass() {

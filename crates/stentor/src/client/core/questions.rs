@@ -47,7 +47,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Forgets a question for whose answer nobody waits any more.
+    /// Forgets a question for whose answer no caller waits any more.
     pub(in crate::client) fn forget(&mut self, ticket: &stentor_session::Ticket) {
         self.caller.forget(ticket);
     }

@@ -100,7 +100,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Forgets a read for whose answer nobody waits any more.
+    /// Forgets a read for whose answer no caller waits any more.
     pub(in crate::client) fn forget_read(&mut self, name: u64) {
         self.reading.reader.give_up(name);
     }

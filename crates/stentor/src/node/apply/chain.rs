@@ -1,8 +1,8 @@
 //! Chains and marks, by which the state machines of a group's members are compared.
 //!
-//! Members apply the same commands in the same order. If `apply` depends on nothing else, their replies are the same,
-//! too. So each member keeps a *chain*: a hash over the applied commands, the replies to them and the notifications, in
-//! order. If two members differ in one reply, their chains differ at that place and at all later ones. The chain is
+//! Members apply the same commands in the same order. If `apply` depends on nothing else, their replies are equal as
+//! well. So each member keeps a *chain*: a hash over the applied commands, the replies to them and the notifications,
+//! in order. If two members differ in one reply, their chains differ at that place and at all later ones. The chain is
 //! part of the state, so a member that restores a state continues the chain of the member that wrote it.
 //!
 //! Chains are compared at *marks*: places in the order that all members choose alike. If a machine has a digest of its
@@ -110,7 +110,7 @@ impl Chain {
         index <= EVERY || index.is_multiple_of(EVERY)
     }
 
-    /// Records that a place was applied. `digest` is that of the machine, if there is a mark.
+    /// Records that a place was applied. `digest` is the machine's digest, if there is a mark.
     #[inline]
     pub(in crate::node) fn pass(&mut self, origin: Incarnation, index: u64, digest: Option<u64>) {
         self.last = Mark { origin, index, digest, ..self.last };

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 /// The limit on the commands that may wait, so that a new command waits only for a short time.
 ///
-/// Commands are applied in order, so a client with few commands in flight waits behind those of all others. Commands
-/// that do not fit into this queue wait at the leader, where each client has a share. The queue therefore holds the
-/// machine's work for [`Depth::WORK`]: more than the machine can do before the next round of the protocol's thread.
+/// Commands are applied in order, so a command of a client with few commands in flight waits for the commands of all
+/// other clients. Commands that do not fit into this queue wait at the leader, where each client has a share. The queue
+/// therefore holds the machine's work for [`Depth::WORK`]: more than the machine can do before the next round of the
+/// protocol's thread.
 ///
 /// # Invariants
 /// - The limit is at most the node's configured bound, and at least the smaller of [`Depth::LEAST`] and that bound.

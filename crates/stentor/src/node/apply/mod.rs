@@ -11,8 +11,8 @@
 //! - One queue carries commands, freezes and states to restore. So each of them sees the value after everything that
 //!   was delivered before it.
 //! - The protocol's thread never waits for the apply thread. If the queue is full, it has no room
-//!   ([`has_room`](stentor_multicast::Application::has_room)): the member delivers nothing, and continues with
-//!   everything else.
+//!   ([`has_room`](stentor_multicast::Application::has_room)): the member delivers nothing, and continues all its other
+//!   work.
 //! - A machine that has panicked is *poisoned*: it is not called for commands, freezes or looks until it has restored a
 //!   state.
 
@@ -50,8 +50,8 @@ const KEPT: usize = 512 << 10;
 /// On the protocol's thread, a command needs no hand-over between two threads, so a machine with short commands is
 /// faster there. The example `apply_threads` measures the difference: on two cores with three nodes, 8.6 instead of
 /// 15.1 µs for one command at a time, and 1.03 instead of 0.98 million commands per second. In exchange, the member
-/// answers nobody while `apply`, `freeze` or `restore` runs. If one of them takes longer than the shortest timeout of
-/// the election, a leader is suspected.
+/// answers neither peers nor clients while `apply`, `freeze` or `restore` runs. If one of them takes longer than the
+/// shortest timeout of the election, a leader is suspected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ApplyThread {
     /// A thread of its own, which is named `stentor NAME apply`.

@@ -53,7 +53,7 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
                 let since = Instant::now();
                 applier.apply_all(&mut batch, is_over);
                 batch.took = since.elapsed();
-                // The send fails if the node has ended. Then nobody needs the batch.
+                // The send fails if the node has ended. The batch is then not needed.
                 let _ = ends.done.send(batch);
             }
             Work::Freeze(to) => {
@@ -74,7 +74,7 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
 }
 
 /// Waits for work according to the mode: spins, yields, then sleeps. Even in a mode that never sleeps, this thread
-/// sleeps after it has yielded for long: only the protocol's thread must respond to others without delay.
+/// sleeps after it has yielded for long: only the protocol's thread must respond to other processes without delay.
 fn next(work: &Receiver<Work>, wait: WaitMode) -> Result<Work, RecvError> {
     const MOST: u32 = 2000;
     let (spins, yields) = (wait.spins.min(MOST), if wait.sleep { wait.yields.min(MOST) } else { MOST });

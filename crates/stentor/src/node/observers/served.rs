@@ -21,7 +21,7 @@ const READY: Duration = Duration::from_secs(5);
 const ENDS: Duration = Duration::from_secs(1);
 /// Longest silence towards an observer. After that a keep-alive frame is sent.
 const ALIVE: Duration = Duration::from_secs(1);
-/// Maximum number of frames for one observer before others have their turn.
+/// Maximum number of frames for one observer before other observers have their turn.
 const BURST: usize = 8;
 
 /// The state of an observer's connection.
@@ -32,7 +32,7 @@ enum Phase {
     Waits(Instant),
     /// The observer receives a state.
     Takes(Ticket),
-    /// The observer receives records, from this offset in the stream on.
+    /// The observer receives records, beginning at this offset in the stream.
     Follows(u64),
     /// The observer was refused.
     Ends(Instant),

@@ -149,7 +149,7 @@ impl Server {
             let mut served = Served::new(line, stands, now);
             if self.all.len() >= MOST {
                 // A connection that has not sent a request is dropped in favor of the new one, so that silent
-                // connections cannot block others.
+                // connections cannot block other observers.
                 let Some(silent) = self.all.iter().position(Served::is_silent) else {
                     served.refuse(Refusal::Full, now);
                     continue;
