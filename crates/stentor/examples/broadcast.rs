@@ -37,7 +37,7 @@ fn hear(heard: Heard<'_>) {
             println!("{sender} {sequence}: {}", String::from_utf8_lossy(bytes));
         }
         Heard::Equivocation(lie) => {
-            println!("{} sent two messages under {}, says {}", lie.sender(), lie.sequence(), lie.witness());
+            println!("{} sent two messages with number {}, reports {}", lie.sender(), lie.sequence(), lie.witness());
         }
         other => println!("{other:?}"),
     }

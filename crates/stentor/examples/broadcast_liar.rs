@@ -102,16 +102,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             caught = Some(Instant::now());
         }
         if since.elapsed() > PATIENCE {
-            return Err("nobody noticed".into());
+            return Err("no process has detected the lies in time".into());
         }
     }
     for one in &honest {
         let evidence = one.evidence.as_deref().unwrap_or("no evidence yet");
-        println!("{} has heard {} messages of d; {evidence}", one.process.name(), one.heard.len());
+        println!("{} has delivered {} messages of d; {evidence}", one.process.name(), one.heard.len());
     }
     let heard = |sequence| honest.iter().filter_map(move |one| one.heard.get(&sequence));
     let is_split = |sequence| heard(sequence).collect::<std::collections::BTreeSet<_>>().len() > 1;
-    println!("{} messages were heard differently", (0..30).filter(|sequence| is_split(*sequence)).count());
+    println!("{} messages were delivered differently", (0..30).filter(|sequence| is_split(*sequence)).count());
     drop((honest, liar));
     Ok(std::fs::remove_dir_all(directory)?)
 }

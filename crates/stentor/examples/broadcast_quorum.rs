@@ -60,7 +60,7 @@ impl Processes {
 
     fn tell(&self) {
         for (process, heard) in &self.0 {
-            println!("{} has heard {heard} messages, and does without {:?}", process.name(), process.absent());
+            println!("{} has delivered {heard} messages, and misses {:?}", process.name(), process.absent());
         }
     }
 }

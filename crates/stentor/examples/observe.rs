@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 writeln!(out, "{} a state of {} bytes", state.position.index(), state.bytes.len())?;
             }
             Some(Observed::Reset(reset)) => {
-                let what = if reset.goes_on { "goes on from here" } else { "goes on from another state" };
+                let what = if reset.goes_on { "continues from here" } else { "continues from another state" };
                 writeln!(out, "{} the group was reset, and {what}", reset.last.index())?;
             }
             // Another step, without a command.

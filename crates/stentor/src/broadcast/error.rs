@@ -101,8 +101,8 @@ impl Problem {
             Problem::NoSection => {
                 "add one with `group`, `mode` and `fault_model`; the file that `stentor config init` writes shows it"
             }
-            Problem::NoSecret => "give it with `secret_file`, or take `keys` out of the configuration of all processes",
-            Problem::NothingSigned => "add `keys` to the configuration of all processes, or give no secret",
+            Problem::NoSecret => "pass it by `secret_file`, or remove `keys` from the configuration of all processes",
+            Problem::NothingSigned => "add `keys` to the configuration of all processes, or pass no secret",
             Problem::SecretFile { .. } | Problem::NotASecret { .. } => {
                 "name a file with 64 hexadecimal digits; `stentor neb key` makes one"
             }

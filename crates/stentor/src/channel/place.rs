@@ -134,7 +134,7 @@ fn at_place(place: &str, listens: bool, wishes: &Wishes) -> Result<Spot, Problem
         None => {
             return Err(impossible(
                 "there is no key, so every process that reaches this host could send",
-                "write one with `head -c 32 /dev/urandom | base64 > FILE`, and give it to both ends by `key`",
+                "write one with `head -c 32 /dev/urandom | base64 > FILE`, and pass it to both ends by `key`",
             ));
         }
     }

@@ -34,7 +34,7 @@ fn reason(address: &str) -> Option<&'static str> {
         return Some(reason);
     }
     if host.contains(':') {
-        return Some("an IPv6 address stands in brackets");
+        return Some("an IPv6 address must be in brackets");
     }
     if let Ok(ip) = host.parse::<Ipv4Addr>() {
         return ip_reason(ip.into()).or_else(|| ipv4_reason(ip));
@@ -80,7 +80,7 @@ fn ipv4_reason(ip: Ipv4Addr) -> Option<&'static str> {
 
 fn ip_reason(ip: IpAddr) -> Option<&'static str> {
     if ip.is_unspecified() {
-        return Some("nobody can reach the unspecified address");
+        return Some("no process can reach the unspecified address");
     }
     ip.is_multicast().then_some("a process does not listen on a multicast address")
 }

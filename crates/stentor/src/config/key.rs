@@ -19,7 +19,7 @@ pub enum KeyError {
     #[error("this fabric needs a key, and the configuration names none")]
     Unnamed,
     /// The environment variable is not set.
-    #[error("the environment variable {0} is not set, or is no text")]
+    #[error("the environment variable {0} is not set, or is not text")]
     Variable(String),
     /// The file cannot be read.
     #[error("cannot read the key {path}: {source}")]

@@ -180,7 +180,7 @@ fn bad_addresses_are_refused_with_their_reason() {
         ("0.0.0.0:7101", "unspecified"),
         ("[::]:7101", "unspecified"),
         ("224.0.0.1:7101", "multicast"),
-        ("::1:7101", "stands in brackets"),
+        ("::1:7101", "must be in brackets"),
         ("fe80::1:2:3:zz:7101", "brackets"),
         ("[fe80::1:2:3:zz]:7101", "not a valid IPv6 address"),
         ("[127.0.0.1]:7101", "not a valid IPv6 address"),

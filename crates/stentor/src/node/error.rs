@@ -121,7 +121,7 @@ fn ended(error: &RunError) -> String {
     match error {
         RunError::Wait(error) => error.to_string(),
         RunError::Ended { by, .. } => {
-            format!("its group was reset and goes on in incarnation {by}, without this process's state")
+            format!("its group was reset and continues in incarnation {by}, without this process's state")
         }
         RunError::Superseded(_) => "another process has taken its place in the group".to_owned(),
         RunError::Restore(_, why) => format!("another member's state was not taken over: {why}"),
@@ -162,12 +162,12 @@ impl Problem {
     fn remedy(&self) -> &'static str {
         match self {
             Problem::Ended(RunError::Wait(_)) => "`stentor doctor` says what this machine can do",
-            Problem::Ended(RunError::Ended { .. }) => "start it again with the same command: the group takes it in",
+            Problem::Ended(RunError::Ended { .. }) => "start it again with the same command: the group admits it",
             Problem::Ended(RunError::Superseded(_)) => {
-                "leave the place to the other one; if there is none, the clock was set back: start this one again"
+                "leave the place to the other process; if there is none, the clock was set back: start this process again"
             }
             Problem::Ended(RunError::Restore(..)) => {
-                "run the same program at all members, in the newest version that any of them has, and start this one again"
+                "run the same program at all members, in the newest version that any of them has, and start this member again"
             }
             Problem::HandOver { .. } => {
                 "ask the leader, and name a connected member of its group: `stentor leader show` names both"
@@ -175,8 +175,8 @@ impl Problem {
             Problem::Gone => "`NodeHandle::stop` returns why",
             Problem::Itself => "ask from another thread, not in a method of the state machine and not in `inspect`",
             Problem::Slow(_) => "start the node again: it restores the state of another member",
-            Problem::StartOver(_) => "mend the state machine, and start the node again: the group takes it in",
-            Problem::Panicked(_) => "mend the state machine, and start the node again: the group takes it in",
+            Problem::StartOver(_) => "correct the state machine, and start the node again: the group admits it",
+            Problem::Panicked(_) => "correct the state machine, and start the node again: the group admits it",
         }
     }
 }

@@ -131,7 +131,7 @@ impl Chunks {
             return Ok(());
         }
         let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads the state any more");
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader of the state is dropped");
         self.tell.send(News::Bytes(full)).map_err(gone)
     }
 }

@@ -132,7 +132,7 @@ impl StartError {
             StartError::Servers { .. } => "name servers as HOST:PORT, and check [election] and the names",
             StartError::Election(_) => "change timeout_min_ms and timeout_max_ms in [election]",
             StartError::Thread { source } => OsError::remedy_in(source).unwrap_or(DOCTOR),
-            StartError::State { .. } => "mend `Frozen::write`",
+            StartError::State { .. } => "correct `Frozen::write`",
             StartError::Room(shortage) => return shortage.remedy(),
             StartError::Key(_) => {
                 "write `key = \"file:PATH\"` or \"env:NAME\" into the configuration, and give the key 32 random bytes"

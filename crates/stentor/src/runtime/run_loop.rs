@@ -40,7 +40,7 @@ pub enum RunError {
     #[error("another process has taken {0}'s place in its group")]
     Superseded(ProcessId),
     /// The application could not restore another member's state.
-    #[error("{0} could not take over another member's state: {1}")]
+    #[error("{0} could not restore another member's state: {1}")]
     Restore(ProcessId, RestoreError),
 }
 

@@ -205,7 +205,7 @@ impl Workload for Clients {
             ended => {
                 client.is_done = true;
                 if let Some(Next::Fail(what)) = ended {
-                    self.wrongs.note(SimProperty::Script, format!("client {number} says: {what}"));
+                    self.wrongs.note(SimProperty::Script, format!("the script of client {number} reports: {what}"));
                 }
                 return sessions::Next::Done;
             }

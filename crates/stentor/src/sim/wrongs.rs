@@ -60,5 +60,5 @@ impl Wrongs {
 
 fn text(panic: &(dyn Any + Send)) -> &str {
     let said = panic.downcast_ref::<String>().map(String::as_str);
-    said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why")
+    said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the panic has no message")
 }

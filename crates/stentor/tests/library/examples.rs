@@ -245,7 +245,7 @@ fn money_in_transit_is_never_visible() {
 
 #[test]
 fn a_broadcast_in_mode_quorum_continues_without_a_process() {
-    let heard = |name, count, without| format!("{name} has heard {count} messages, and does without {without}");
+    let heard = |name, count, without| format!("{name} has delivered {count} messages, and misses {without}");
     let before = ["a", "b", "c", "d"].map(|name| heard(name, 4, "[]"));
     let after = ["a", "b", "c"].map(|name| heard(name, 24, "[\"d\"]"));
     assert_eq!(lines_of("broadcast_quorum"), [&before[..], &["d ends".to_owned()], &after].concat());
@@ -256,7 +256,7 @@ fn a_liar_is_proven_and_deceives_nobody() {
     let lines = lines_of("broadcast_liar");
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("d signed both under ")), "{lines:?}");
-    assert_eq!(lines[3], "0 messages were heard differently");
+    assert_eq!(lines[3], "0 messages were delivered differently");
 }
 
 /// Without libfabric, the example prints an error.

@@ -422,7 +422,7 @@ impl<S: StateMachine> Applier<S> {
         self.observed.begin_anew(None);
         self.notes = Notes::default();
         let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the panic has no message");
         let (index, time) = (at.index, at.time);
         let text = format!(
             "its state machine has panicked in `{method}` at command {index} (time {time}) and is poisoned: {said}; the node votes, and takes \
