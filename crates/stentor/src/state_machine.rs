@@ -16,10 +16,10 @@ use crate::{Group, Position};
 /// `apply` depends only on the value, the context and the command. It must not read a clock, random numbers or files,
 /// and must not depend on the iteration order of a `HashMap`.
 ///
-/// The methods run on the apply thread of the [`Node`](crate::Node), one after the other. Commands wait for them in a
-/// bounded queue. A slow method delays the queue, and eventually the clients; meanwhile the member still votes and
-/// answers its peers. With [`ApplyThread::Protocol`](crate::ApplyThread::Protocol) the methods run on the protocol's
-/// thread, between two of its rounds. The member then answers neither peers nor clients while a method runs.
+/// The methods run on the apply thread of the [`Node`](crate::Node), one after the other. Commands wait in a bounded
+/// queue until they are applied. A slow method delays the queue, and eventually the clients; meanwhile the member still
+/// votes and answers its peers. With [`ApplyThread::Protocol`](crate::ApplyThread::Protocol) the methods run on the
+/// protocol's thread, between two of its rounds. The member then answers neither peers nor clients while a method runs.
 ///
 /// # Panics
 /// A machine that panics is *poisoned*: it receives no more commands, is not frozen and cannot be inspected. Its node

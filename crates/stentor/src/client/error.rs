@@ -45,8 +45,8 @@ pub enum Refused {
     Busy(Group),
     /// The command is longer than the cluster allows.
     #[error(
-        "a command of {bytes} bytes is longer than the {limit} bytes that the cluster allows: send it in parts, or raise `message_bytes` in [limits], which is \
-         {COMMAND_OVERHEAD} more"
+        "a command of {bytes} bytes is longer than the {limit} bytes that the cluster allows: send it in parts, or raise `message_bytes` in [limits], which includes \
+         {COMMAND_OVERHEAD} bytes of overhead"
     )]
     TooLong {
         /// Length of the command, in bytes.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use stentor_multicast::GroupId;
 
-/// Time in which replies arrive that were sent before a notice.
+/// Time in which replies that were sent before a notice still arrive.
 const SETTLED: Duration = Duration::from_millis(50);
 /// Time after the last notice at which a halt is forgotten. A halted member repeats its notice many times within it.
 const FORGOTTEN: Duration = Duration::from_secs(2);

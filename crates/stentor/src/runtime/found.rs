@@ -62,7 +62,7 @@ pub fn refuse_twin(source: &Source, name: &str, me: ProcessId, note: impl Fn(&st
     Ok(())
 }
 
-/// Returns the directories in which processes are searched, in words.
+/// Returns a text with the directories that are searched for processes.
 #[must_use]
 pub fn looked_in(directory: &Path) -> String {
     let all = stentor_host::meeting_directories(directory);

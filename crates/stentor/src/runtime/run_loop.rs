@@ -298,8 +298,8 @@ pub fn client_round<F: Fabric>(
     client_round_within(client, backoff, housekeeper, submitted, LONGEST_SLEEP)
 }
 
-/// Like [`client_round`], but sleeps for at most `longest`, for example until the client has a command to send. It
-/// never sleeps for more than 20 ms.
+/// Like [`client_round`], but sleeps for at most `longest`, for example until the client has a command to send, and
+/// never for more than 20 ms.
 ///
 /// # Errors
 /// See [`RunError`].

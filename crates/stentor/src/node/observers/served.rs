@@ -252,7 +252,7 @@ impl Served {
 
     /// Joins the convoy, or waits for the next one.
     fn join(&mut self, stock: &mut Stock, now: Instant) {
-        // A state from before the journal's beginning is of no use. Then the observer waits for the next convoy.
+        // A state from before the journal's beginning is useless. The observer then waits for the next convoy.
         let kept = &stock.kept;
         let is_useful = |place: Place| matches!(kept.find(place.origin, place.index), Found::At(..));
         match stock.convoy.as_ref().map(|convoy| convoy.join(now).filter(|_| convoy.place().is_none_or(is_useful))) {
