@@ -11,7 +11,7 @@ use stentor::Cluster;
 
 /// A bank whose accounts are spread over several groups.
 #[derive(Parser, Debug)]
-#[command(name = "bank", version, after_help = "Exit codes: 0 good, 1 a cut was wrong, 2 anything else that failed.")]
+#[command(name = "bank", version, after_help = "Exit codes: 0 success, 1 a cut was wrong, 2 any other error.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) place: Where,
@@ -59,13 +59,13 @@ pub(crate) enum Action {
     /// Open an account
     Open {
         account: u64,
-        /// The amount of a first deposit
+        /// The amount of a first deposit; without it the account is empty
         #[arg(default_value_t = 0)]
         amount: u64,
     },
-    /// Pay in
+    /// Deposit an amount into an account
     Deposit { account: u64, amount: u64 },
-    /// Pay out
+    /// Withdraw an amount from an account
     Withdraw { account: u64, amount: u64 },
     /// Transfer from one account to another
     Transfer { from: u64, to: u64, amount: u64 },
@@ -73,10 +73,10 @@ pub(crate) enum Action {
     Sum,
     /// End transfers that their clients have left in flight
     Finish {
-        /// Only transfers that began at least this long ago
+        /// End only transfers that began at least this long ago
         #[arg(long, default_value = "10s", value_name = "TIME")]
         older_than: Time,
-        /// Take the transfers back instead of paying them out
+        /// Cancel all of these transfers, instead of settling those that can be settled
         #[arg(long)]
         cancel: bool,
     },
@@ -87,13 +87,13 @@ pub(crate) struct Demo {
     /// The fabric that carries the messages
     #[arg(long, value_enum, default_value_t = Fabric::Shm)]
     pub(crate) fabric: Fabric,
-    /// Groups of three processes
+    /// Number of groups; each has three processes
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub(crate) groups: u8,
-    /// Transfers of all clients together
+    /// Number of transfers of all clients together
     #[arg(long, default_value_t = 3000)]
     pub(crate) transfers: u64,
-    /// Clients that transfer at the same time
+    /// Number of clients that transfer at the same time
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub(crate) clients: u8,
     /// Number of times to kill and restart the process that leads a group and then a client, with one group after the
@@ -110,7 +110,7 @@ pub(crate) struct TellerArguments {
     /// Number of transfers after which the client ends, including those of its earlier processes
     #[arg(long)]
     pub(crate) transfers: u64,
-    /// Number of accounts to use: those from 0 to below this number
+    /// Number of accounts to use; their numbers begin at 0
     #[arg(long)]
     pub(crate) accounts: u64,
     /// The seed of the random choices
@@ -150,7 +150,7 @@ impl FromStr for Time {
         let number = |digits: &str| digits.parse::<u64>().ok();
         let ms = text.strip_suffix("ms").and_then(number).map(Duration::from_millis);
         let s = || text.strip_suffix('s').and_then(number).map(Duration::from_secs);
-        ms.or_else(s).map(Time).ok_or_else(|| format!("`{text}` is no length of time: write `500ms` or `10s`"))
+        ms.or_else(s).map(Time).ok_or_else(|| format!("`{text}` is not a duration: write `500ms` or `10s`"))
     }
 }
 

@@ -16,7 +16,7 @@ const LEG_BYTES: usize = 300;
 pub struct Bank(Arc<Ledger>);
 
 impl Bank {
-    /// Returns the accounts and the legs of the bank.
+    /// Returns the accounts and the legs of this group.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.0

@@ -20,8 +20,8 @@ pub struct Order {
     pub amount: u64,
 }
 
-/// The name of a transfer between two groups: the session that reserved the transfer, and the number that this session
-/// has assigned to it.
+/// The name of a transfer between two groups: the session that reserved the transfer, and the number that the client
+/// has assigned to the transfer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TransferId {
@@ -30,7 +30,7 @@ pub struct TransferId {
 }
 
 impl TransferId {
-    /// Names a transfer.
+    /// Returns the name of a transfer.
     #[must_use]
     pub fn new(session: SessionId, number: u64) -> TransferId {
         TransferId { session: session.to_bytes(), number }
@@ -58,7 +58,7 @@ impl FromStr for TransferId {
             let session = u128::from_str_radix(session, 16).ok()?.to_be_bytes();
             Some(TransferId { session, number: number.parse().ok()? })
         };
-        parse().ok_or_else(|| format!("`{text}` names no transfer: a session in hexadecimal digits, `-` and a number"))
+        parse().ok_or_else(|| format!("`{text}` is no transfer name: expected a hexadecimal session, `-` and a number"))
     }
 }
 
@@ -70,7 +70,7 @@ impl TryFrom<String> for TransferId {
     }
 }
 
-/// A command that changes the value.
+/// A command that changes the accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
     /// Opens an empty account. The client sends this command to the account's group.
@@ -81,8 +81,8 @@ pub enum Command {
     Withdraw(Account, u64),
     /// Transfers between two accounts of the group that applies this command.
     Pay(Order),
-    /// Begins a transfer between two groups. The client sends this command to both groups. It assigns the number, which
-    /// differs for each transfer of its session.
+    /// Begins a transfer between two groups. The client sends this command to both groups. The client assigns the
+    /// number, which differs for each transfer of its session.
     Reserve(u64, Order),
     /// Ends a transfer that one group holds and the other one expects. The client sends this command to both groups.
     Settle(TransferId),
@@ -99,8 +99,8 @@ pub enum Query {
     Balance(Account),
     /// The group's leg of a transfer that is not closed.
     Leg(TransferId),
-    /// The transfers after the given one that are not closed, ordered by their names. The reply holds as many as it has
-    /// room for.
+    /// The transfers that are not closed and whose names follow the given one, ordered by name. The reply has as many
+    /// of them as fit.
     Legs(Option<TransferId>),
 }
 
@@ -109,13 +109,13 @@ pub enum Query {
 pub struct Leg {
     /// The accounts and the amount.
     pub order: Order,
-    /// The part of this group.
+    /// The role of this group.
     pub side: Side,
     /// Time of the reservation, in nanoseconds of the order's time.
     pub since: u64,
 }
 
-/// The part that a group has in a transfer.
+/// The role of a group in a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Side {
     /// The group holds the amount.
@@ -141,7 +141,7 @@ pub enum Refusal {
     NumberInUse(u64),
     /// Both accounts belong to this group. The client has to send `Pay`.
     OneGroup,
-    /// The command is not a command of the bank, or was sent without a session.
+    /// The bytes are not a command or a query of the bank, or the command was sent without a session.
     NotUnderstood,
 }
 
@@ -150,16 +150,20 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::NoAccount(account) => write!(f, "there is no account {account}: open it first"),
             Refusal::Exists(account) => write!(f, "account {account} is open already"),
-            Refusal::Insufficient(balance) => write!(f, "the account has {balance}: ask for less"),
+            Refusal::Insufficient(balance) => write!(f, "the account has {balance}, which is less than the amount"),
             Refusal::Amount(amount) => {
-                write!(f, "{amount} is not an amount: 1 to {} in all deposits of a group", crate::DEPOSITS)
+                write!(
+                    f,
+                    "{amount} is not a valid amount: an amount is at least 1, and all deposits of a group are at most {}",
+                    crate::DEPOSITS
+                )
             }
             Refusal::NumberInUse(number) => {
-                write!(f, "transfer {number} of this session is under way: take another number")
+                write!(f, "transfer {number} of this session is under way: use another number")
             }
-            Refusal::OneGroup => f.write_str("both accounts are of one group: send `Pay` to it"),
+            Refusal::OneGroup => f.write_str("both accounts belong to one group: send `Pay` to that group"),
             Refusal::NotUnderstood => {
-                f.write_str("the bank does not understand the command: do both run the same version?")
+                f.write_str("the bank does not understand the command: do client and nodes run the same version?")
             }
         }
     }
@@ -175,11 +179,11 @@ pub enum Verdict {
     Held,
     /// The payee's group expects the amount.
     Expected,
-    /// This group has done its part of the end of a transfer.
+    /// The group has settled its part of a transfer.
     Settled,
-    /// This group has taken back its part of a transfer.
+    /// The group has cancelled its part of a transfer.
     Cancelled,
-    /// This group does not have the transfer any more, because another process has closed it.
+    /// The group does not have the transfer any more, because another process has closed it.
     Closed,
     /// The group has refused the command.
     Refused(Refusal),
@@ -196,9 +200,9 @@ pub enum Verdict {
 pub struct Totals {
     /// The number of accounts.
     pub accounts: u64,
-    /// The sum of their balances.
+    /// The sum of the balances of all accounts.
     pub balances: u64,
-    /// The sum of the amounts that are held for transfers that are not closed.
+    /// The sum of the amounts that the group holds for open transfers.
     pub held: u64,
     /// The sum of all deposits ever made.
     pub deposited: u64,
@@ -213,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_transfers_are_read_again() {
+    fn names_of_transfers_are_parsed_as_printed() {
         let id = TransferId::new(SessionId::from_bytes([7; 16]), u64::MAX);
         assert_eq!(id.to_string().parse(), Ok(id));
         for wrong in ["", "-", "1", "x-1", "1-x", "123456789012345678901234567890123-1", "1-1-1"] {

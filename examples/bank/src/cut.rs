@@ -11,7 +11,7 @@ use crate::{Query, Totals, Verdict};
 /// The sums of all groups at one position of their order.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// The position.
+    /// The position in the order.
     pub position: Position,
     /// The sums, by group.
     pub totals: Vec<(Group, Totals)>,
@@ -21,7 +21,7 @@ impl Cut {
     /// Reads the sums of these groups at one position.
     ///
     /// # Errors
-    /// If the groups do not answer within the client's patience.
+    /// Returns an error if the groups do not answer within the client's patience.
     pub fn read(client: &Client, groups: &[Group]) -> Result<Cut, TellerError> {
         let query = serde_json::to_vec(&Query::Totals).map_err(WrongReply::from)?;
         let answer: Answer = client.read(groups, &query, Consistency::Ordered).wait()?;
@@ -31,7 +31,7 @@ impl Cut {
     /// Makes a cut of the replies to [`Query::Totals`] of one read.
     ///
     /// # Errors
-    /// If a reply is not an answer to that query.
+    /// Returns an error if a reply does not answer that query.
     pub fn of<'a>(position: Position, replies: impl Iterator<Item = (Group, &'a [u8])>) -> Result<Cut, WrongReply> {
         let total = |(group, bytes): (Group, &[u8])| match verdict(bytes)? {
             Verdict::Totals(totals) => Ok((group, totals)),
@@ -55,7 +55,7 @@ impl Cut {
     /// Checks the cut: the sum must equal the deposits less the withdrawals. Returns the sum.
     ///
     /// # Errors
-    /// If the sum is larger or smaller.
+    /// Returns an error if the sum is larger or smaller.
     pub fn check(&self) -> Result<u128, WrongCut> {
         let deposited: u128 = self.totals.iter().map(|(_, of)| u128::from(of.deposited)).sum();
         let withdrawn: u128 = self.totals.iter().map(|(_, of)| u128::from(of.withdrawn)).sum();

@@ -1,5 +1,5 @@
-//! The demonstration. It starts a cluster of real processes and clients that transfer money, kills nodes and clients,
-//! and checks the sum at cuts that an auditor reads meanwhile.
+//! The demonstration. It starts a cluster of real processes, and clients that transfer money. It kills nodes and
+//! clients. Meanwhile an auditor reads cuts and checks the sum at each of them.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -19,10 +19,11 @@ use crate::args::{Demo, Fabric};
 use crate::node::LEADS;
 use crate::processes::{Running, Starter};
 
-/// Members of each group.
+/// Number of members of each group.
 const MEMBERS: u8 = 3;
-/// Number of accounts of each group. `AMOUNT` is the initial balance of each account.
+/// Number of accounts of each group.
 const ACCOUNTS: u64 = 4;
+/// Initial balance of each account.
 const AMOUNT: u64 = 1000;
 /// Time after which a wait counts as a hang. Every step of the demonstration takes less.
 const LONG: Duration = Duration::from_secs(120);
@@ -42,7 +43,7 @@ pub(crate) fn run(demo: &Demo) -> Result<ExitCode> {
     let groups: Vec<Group> = cluster.groups().collect();
     let starter = Starter::new(&directory.0)?;
     let mut nodes = Nodes::start(&cluster, &starter)?;
-    let client = cluster.client().patience(LONG).connect().context("no client of the demonstration's nodes")?;
+    let client = cluster.client().patience(LONG).connect().context("cannot connect to the demonstration's nodes")?;
     let accounts = ACCOUNTS * groups.len() as u64;
     open_accounts(&client, &groups, accounts)?;
     let sum = u128::from(accounts * AMOUNT);
@@ -73,13 +74,14 @@ pub(crate) fn run(demo: &Demo) -> Result<ExitCode> {
     Ok(verdict.print())
 }
 
-/// The text of `cluster.toml`.
+/// Returns the text of `cluster.toml`.
 fn configuration(demo: &Demo) -> String {
     let fabric = match demo.fabric {
         Fabric::Shm => "fabric = \"shm\"\n",
         Fabric::Roce => "fabric = \"roce\"\nkey = \"file:key\"\n",
     };
-    // Demonstrations that run at the same time have different addresses in most cases.
+    // The address depends on the process id, so that demonstrations that run at the same time rarely use the same
+    // addresses.
     let network = 64 + std::process::id() % 128;
     let member =
         |group: u8, n: u8| format!("{{ id = \"g{group}.{n}\", address = \"127.{network}.{group}.{n}:7101\" }}");
@@ -100,7 +102,7 @@ fn open_accounts(client: &Client, groups: &[Group], accounts: u64) -> Result<()>
         call(client, home, Command::Open(account))?;
         match call(client, home, Command::Deposit(account, AMOUNT))? {
             Verdict::Balance(AMOUNT) => {}
-            other => bail!("a deposit to account {account} is replied {other:?}"),
+            other => bail!("the reply to a deposit into account {account} is {other:?}"),
         }
     }
     Ok(())
@@ -149,7 +151,7 @@ impl Nodes {
             let leader = self.0.iter_mut().find(|(name, node)| is_member(name) && node.last_line() == LEADS);
             match leader {
                 Some((name, node)) => break (name.clone(), node),
-                None if since.elapsed() > LONG => bail!("nobody leads {}", cluster.group_name(group)),
+                None if since.elapsed() > LONG => bail!("{} has no leader after {LONG:?}", cluster.group_name(group)),
                 None => thread::sleep(LOOK),
             }
         };
@@ -177,7 +179,7 @@ impl Tellers {
     fn start(demo: &Demo, accounts: u64, directory: &Path, starter: &Starter) -> Result<Tellers> {
         let clients = u64::from(demo.clients);
         let start = |n: u64| {
-            // The first clients do one more transfer each if the division has a remainder.
+            // If the division has a remainder, the first clients do one more transfer each.
             let transfers = demo.transfers / clients + u64::from(n < demo.transfers % clients);
             let journal = directory.join(format!("teller-{n}")).display().to_string();
             let (accounts, transfers, n) = (accounts.to_string(), transfers.to_string(), n.to_string());
@@ -202,7 +204,7 @@ impl Tellers {
                 return Ok(());
             }
             if since.elapsed() > LONG {
-                bail!("{ended} transfers in {LONG:?}: the groups do not answer");
+                bail!("only {ended} transfers have ended within {LONG:?}: the groups do not answer");
             }
             thread::sleep(LOOK);
         }
@@ -237,7 +239,7 @@ impl Tellers {
     }
 }
 
-/// Parses a line that a client printed. The line is empty if the client has printed nothing; the counts are 0 then.
+/// Parses a line that a client printed. If the client has printed nothing, the line is empty and the counts are 0.
 fn counts(line: &str) -> Counts {
     serde_json::from_str(line).unwrap_or_default()
 }
@@ -253,7 +255,7 @@ struct Seen {
     wrong: Vec<String>,
 }
 
-/// A thread that reads cuts until [`end`](Auditor::end) is called.
+/// A thread that reads and checks cuts until [`end`](Auditor::end) is called.
 struct Auditor {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<Seen, TellerError>>,
@@ -308,7 +310,7 @@ impl Report {
         let Counts { done, refused, resolved, given_up } = self.counts;
         let (ended, took) = (self.counts.ended(), self.took.as_secs_f64());
         println!("transfers  {ended} in {took:.1} s: {done} done, {refused} refused, {given_up} given up");
-        println!("unknown    {resolved} commands of which a client did not know what became of them, and found it out");
+        println!("unknown    {resolved} commands had an unknown outcome at first, which the client found out later");
         println!(
             "left       {} transfers were in flight at the end: {} settled, {} taken back",
             self.settled + self.cancelled,

@@ -11,20 +11,20 @@ use crate::{Command, Leg, Query, Side, TransferId, Verdict};
 /// Numbers of transfers that [`finish_old`] has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Finished {
-    /// Number of transfers whose money went to the payee.
+    /// Number of settled transfers, whose money went to the payee.
     pub settled: u64,
-    /// Number of transfers that were taken back, so that the payer has its money.
+    /// Number of cancelled transfers, whose money went back to the payer.
     pub cancelled: u64,
 }
 
-/// Ends all transfers that were reserved at least `age` ago. Settles the transfers for which money is held and
-/// expected, and takes the others back. If `cancels` is set, takes all of them back.
+/// Ends all transfers that were reserved at least `age` ago. Settles a transfer if the payer's group holds the amount
+/// and the payee's group expects it, and cancels it otherwise. If `cancels` is set, cancels all of them.
 ///
 /// The decision of a group about a transfer does not change while the transfer is open. So the groups may be asked one
-/// after the other. A slow client that still works on its transfer receives [`Verdict::Closed`].
+/// after the other. If the transfer's client is only slow, it receives [`Verdict::Closed`].
 ///
 /// # Errors
-/// If a group does not answer. The transfers that have been ended until then stay ended.
+/// Returns an error if a group does not answer. Transfers that were ended before the error stay ended.
 pub fn finish_old(client: &Client, groups: &[Group], age: Duration, cancels: bool) -> Result<Finished, TellerError> {
     let mut finished = Finished::default();
     for group in groups {
@@ -59,7 +59,7 @@ fn now(client: &Client, group: Group) -> Result<u64, TellerError> {
     Ok(client.read(group, &query, Consistency::Ordered).wait()?.position().time)
 }
 
-/// Ends one transfer. Returns the verdict of its groups.
+/// Ends one transfer. Returns the verdict of the transfer's groups.
 fn end(client: &Client, groups: &[Group], id: TransferId, leg: Leg, cancels: bool) -> Result<Verdict, TellerError> {
     let homes = [leg.order.from.home(groups), leg.order.to.home(groups)];
     let [Some(from), Some(to)] = homes else { return Err(TellerError::NoGroups) };

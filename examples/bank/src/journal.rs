@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Counts, Transfer};
 
-/// The state of a teller between two steps. It is all that another process needs to continue.
+/// The state of a teller between two steps. Another process needs nothing else to continue.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The session, encoded by [`stentor::Session::to_bytes`].
@@ -17,12 +17,13 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
     /// The transfer that is under way.
     pub(crate) transfer: Option<Transfer>,
-    /// The ticket of the transfer's command that has been sent or is about to be sent.
+    /// The ticket of the transfer's present command, which has been sent or is about to be sent.
     pub(crate) ticket: Option<Vec<u8>>,
     pub(crate) counts: Counts,
 }
 
-/// A file that holds the last entry, and never a partial entry. A teller that no process continues has no file.
+/// A file that holds the last entry, and never a partial entry. A journal without a file stores nothing, so no other
+/// process can continue the teller.
 #[derive(Debug)]
 pub struct Journal(Option<PathBuf>);
 
@@ -57,7 +58,7 @@ impl Journal {
         fs::rename(new, path)
     }
 
-    /// Returns the path of the file, for errors.
+    /// Returns the path of the file, for error messages.
     pub(crate) fn place(&self) -> String {
         self.0.as_ref().map_or_else(|| "no journal".to_owned(), |path| path.display().to_string())
     }

@@ -11,7 +11,7 @@ use crate::{Account, Leg, Order, Refusal, Side, Totals, TransferId};
 /// Maximum sum of all deposits of a group. With up to 1024 groups all money is below 2^63, so no credit overflows.
 pub const DEPOSITS: u64 = 1 << 53;
 
-/// The accounts of one group. These invariants hold after every operation:
+/// The accounts of one group and its legs of open transfers. These invariants hold after every operation:
 ///
 /// - Only [`deposit`](Ledger::deposit) and [`withdraw`](Ledger::withdraw) change the sums of deposits and withdrawals.
 ///   They change a balance by the same amount.
@@ -31,7 +31,7 @@ impl Ledger {
     /// Opens an empty account.
     ///
     /// # Errors
-    /// If the account is open already.
+    /// Returns an error if the account is open already.
     pub fn open(&mut self, account: Account) -> Result<u64, Refusal> {
         match self.accounts.entry(account) {
             Entry::Occupied(_) => Err(Refusal::Exists(account)),
@@ -42,7 +42,7 @@ impl Ledger {
     /// Pays money in, and returns the new balance.
     ///
     /// # Errors
-    /// If there is no such account, or the group does not accept the amount.
+    /// Returns an error if there is no such account, or the group does not accept the amount.
     pub fn deposit(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
         let deposited = self.deposited.checked_add(amount).filter(|all| *all <= DEPOSITS);
         let deposited = deposited.filter(|_| amount > 0).ok_or(Refusal::Amount(amount))?;
@@ -54,7 +54,7 @@ impl Ledger {
     /// Pays money out, and returns the new balance.
     ///
     /// # Errors
-    /// If there is no such account, or its balance is below the amount.
+    /// Returns an error if there is no such account, or its balance is below the amount.
     pub fn withdraw(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
         let balance = self.debit(account, amount)?;
         // This sum cannot overflow: it is at most the sum of the deposits in all groups.
@@ -65,7 +65,7 @@ impl Ledger {
     /// Transfers between two accounts of this group, and returns the new balance of the payer.
     ///
     /// # Errors
-    /// If one of the accounts is not in this group, or the payer's balance is below the amount.
+    /// Returns an error if one of the accounts is not in this group, or the payer's balance is below the amount.
     pub fn pay(&mut self, order: Order) -> Result<u64, Refusal> {
         if !self.accounts.contains_key(&order.to) {
             return Err(Refusal::NoAccount(order.to));
@@ -78,8 +78,8 @@ impl Ledger {
     /// Creates the leg of a transfer between two groups.
     ///
     /// # Errors
-    /// If there is already a leg with this name. Then nothing has changed in either group, because both groups have
-    /// legs for the same transfers.
+    /// Returns an error if there is already a leg with this name. In that case nothing changes in either group, because
+    /// both groups have legs for the same transfers.
     pub fn reserve(&mut self, id: TransferId, number: u64, order: Order, since: u64) -> Result<Side, Refusal> {
         if self.legs.contains_key(&id) {
             return Err(Refusal::NumberInUse(number));
@@ -90,15 +90,15 @@ impl Ledger {
             (true, false) => self.debit(order.from, order.amount).map_or_else(Side::Refused, |_| Side::Held),
             (false, true) if order.amount <= DEPOSITS => Side::Expected,
             (false, true) => Side::Refused(Refusal::Amount(order.amount)),
-            // One of the two accounts should be here, but the group cannot know which one.
+            // One of the two accounts should be in this group, but the group cannot know which one.
             (false, false) => Side::Refused(Refusal::NoAccount(order.from)),
         };
         self.legs.insert(id, Leg { order, side, since });
         Ok(side)
     }
 
-    /// Ends a transfer: drops the held amount, or credits the expected amount. Returns whether there was a leg of the
-    /// transfer.
+    /// Settles a transfer: drops the held amount, or credits the expected amount. Returns whether the group had a leg
+    /// of the transfer.
     pub fn settle(&mut self, id: TransferId) -> bool {
         let Some(leg) = self.legs.remove(&id) else { return false };
         if leg.side == Side::Expected {
@@ -107,7 +107,7 @@ impl Ledger {
         true
     }
 
-    /// Takes a transfer back: credits a held amount to the payer. Returns whether there was a leg of the transfer.
+    /// Cancels a transfer: credits a held amount to the payer. Returns whether the group had a leg of the transfer.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         let Some(leg) = self.legs.remove(&id) else { return false };
         if leg.side == Side::Held {
@@ -122,13 +122,14 @@ impl Ledger {
         self.accounts.get(&account).copied()
     }
 
-    /// Returns the leg of a transfer, or `None` if there is none.
+    /// Returns the leg of a transfer, or `None` if the group has no leg of it.
     #[must_use]
     pub fn leg(&self, id: TransferId) -> Option<Leg> {
         self.legs.get(&id).copied()
     }
 
-    /// Returns the legs after the given transfer, ordered by their names.
+    /// Returns the legs of the transfers whose names follow `id`, or all legs if `id` is `None`. The legs are ordered
+    /// by name.
     pub fn legs_behind(&self, id: Option<TransferId>) -> impl Iterator<Item = (TransferId, Leg)> + '_ {
         let from = id.map_or(Bound::Unbounded, Bound::Excluded);
         self.legs.range((from, Bound::Unbounded)).map(|(id, leg)| (*id, *leg))
@@ -163,8 +164,8 @@ impl Ledger {
         Ok(*balance)
     }
 
-    /// Credits an amount that was promised earlier. The account exists, because accounts are never closed. The credit
-    /// cannot overflow: see [`DEPOSITS`].
+    /// Credits an amount that the group has held or expected. The account exists, because accounts are never closed.
+    /// The credit cannot overflow: see [`DEPOSITS`].
     fn pay_in(&mut self, account: &Account, amount: u64) {
         if let Some(balance) = self.accounts.get_mut(account) {
             *balance = balance.saturating_add(amount);

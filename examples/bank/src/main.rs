@@ -56,7 +56,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
 
 fn connect(place: &Where) -> Result<(Client, Vec<Group>, Cluster)> {
     let cluster = place.cluster()?;
-    let client = cluster.client().connect().context("no client of the bank: do its nodes run? `bank node ID`")?;
+    let client =
+        cluster.client().connect().context("cannot connect to the bank: start its nodes with `bank node ID`")?;
     let groups = cluster.groups().collect();
     Ok((client, groups, cluster))
 }
@@ -81,8 +82,8 @@ fn transfer(place: &Where, order: Order) -> Result<()> {
     match outcome {
         Some(Outcome::Done) => println!("{} went from account {} to account {}", order.amount, order.from, order.to),
         Some(Outcome::Refused(why)) => bail!("the transfer is refused: {why}"),
-        Some(Outcome::ClosedByAnother) => bail!("another process closed the transfer: `bank sum` shows what is there"),
-        None => bail!("nobody can say whether the transfer began: `bank finish` ends it if it did"),
+        Some(Outcome::ClosedByAnother) => bail!("another process closed the transfer: `bank sum` shows the totals"),
+        None => bail!("it is unknown whether the transfer began: `bank finish` ends it if it did"),
     }
     Ok(())
 }
@@ -104,7 +105,7 @@ fn sum(place: &Where) -> Result<ExitCode> {
     }
     client.close()?;
     match cut.check() {
-        Ok(sum) => println!("sum: {sum}, which is what was deposited less what was withdrawn"),
+        Ok(sum) => println!("sum: {sum}, which equals the deposits less the withdrawals"),
         Err(wrong) => {
             println!("WRONG: {wrong}");
             return Ok(ExitCode::FAILURE);

@@ -14,8 +14,9 @@ use stentor_bank::Bank;
 /// Interval at which the process checks whether to end and whether it leads.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The lines that a node prints when it becomes leader and when it stops leading.
+/// Line that a node prints when it becomes leader.
 pub(crate) const LEADS: &str = "leads";
+/// Line that a node prints when it stops leading.
 pub(crate) const FOLLOWS: &str = "follows";
 
 /// Runs a node until SIGTERM or SIGINT, `stentor stop`, or the end of the standard input if `with_parent` is set. A

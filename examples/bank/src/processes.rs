@@ -1,4 +1,4 @@
-//! The child processes of a demonstration. No other process is ever killed.
+//! The child processes of a demonstration. Only these processes are killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -21,9 +21,10 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// Returns a starter for processes whose cluster is described in `cluster.toml` of this directory.
+    /// Returns a starter for processes of the cluster that `cluster.toml` in this directory describes.
     pub(crate) fn new(directory: &Path) -> Result<Starter> {
-        let program = std::env::current_exe().context("the path of this program, to start its processes")?;
+        let program =
+            std::env::current_exe().context("cannot find the path of this program, which starts the processes")?;
         Ok(Starter { program, directory: directory.to_owned() })
     }
 
@@ -35,7 +36,7 @@ impl Starter {
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot start {}", self.program.display()))?;
         let last = Arc::new(Mutex::new(String::new()));
-        let output = child.stdout.take().context("the output of a process")?;
+        let output = child.stdout.take().context("the process has no output pipe")?;
         let reader = thread::spawn({
             let last = Arc::clone(&last);
             move || {
@@ -93,7 +94,7 @@ impl Running {
             let _ = reader.join();
         }
         if !status.success() {
-            bail!("`{}` ended with {status}; what it says is above", self.name);
+            bail!("`{}` ended with {status}; its error message is above", self.name);
         }
         Ok(self.last_line())
     }

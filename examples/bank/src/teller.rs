@@ -26,8 +26,7 @@ pub struct Counts {
     pub done: u64,
     /// Transfers that were refused.
     pub refused: u64,
-    /// Commands whose outcome was unknown at first, because a wait timed out or a process died, and was found out
-    /// later.
+    /// Commands whose outcome was found out later. It was unknown at first because a wait timed out or a process died.
     pub resolved: u64,
     /// Transfers whose outcome this teller cannot know: its session has ended, or another process has closed them.
     /// Transfers that began and are not closed are in flight: see [`finish_old`](crate::finish_old).
@@ -71,7 +70,7 @@ pub enum TellerError {
     /// The journal cannot be read or written.
     #[error("the journal {place}: {error}: is it a file of a teller, in a directory that this user may write to?")]
     Journal {
-        /// The file.
+        /// Path of the journal's file.
         place: String,
         /// The error of the operating system.
         error: io::Error,
@@ -86,7 +85,7 @@ impl Teller {
     /// under way.
     ///
     /// # Errors
-    /// If the groups cannot be reached, or the journal cannot be read.
+    /// Returns an error if the groups cannot be reached, or the journal cannot be read.
     pub fn open(cluster: &Cluster, journal: Journal) -> Result<Teller, TellerError> {
         let entry = journal.read().map_err(|error| TellerError::Journal { place: journal.place(), error })?;
         let groups: Vec<Group> = cluster.groups().collect();
@@ -112,11 +111,11 @@ impl Teller {
         self.entry.counts
     }
 
-    /// Transfers money. Returns `None` if the session has ended, so that it is unknown whether the transfer began.
+    /// Transfers money. Returns `None` if it is unknown whether the transfer began, because the session has ended.
     ///
     /// # Errors
-    /// If the groups do not answer, or the journal cannot be written. The next process with this journal ends the
-    /// transfer.
+    /// Returns an error if the groups do not answer, or the journal cannot be written. The next process with this
+    /// journal ends the transfer.
     pub fn transfer(&mut self, order: Order) -> Result<Option<Outcome>, TellerError> {
         // A transfer that failed earlier is ended first.
         self.go_on(true)?;
@@ -125,10 +124,10 @@ impl Teller {
         self.finish()
     }
 
-    /// Ends the session if no transfer is under way. The journal is useless afterwards.
+    /// Ends the session. Afterwards no process can take the session over, so no transfer should be under way.
     ///
     /// # Errors
-    /// If the groups do not answer.
+    /// Returns an error if the groups do not answer.
     pub fn close(self) -> Result<(), TellerError> {
         Ok(self.client.close()?)
     }
@@ -142,7 +141,8 @@ impl Teller {
                 self.entry.ticket = Some(bytes);
                 self.resolve(&ticket)?;
             }
-            // The session has ended, so no group knows the ticket. A command that names the transfer may be sent again.
+            // The session has ended, so no group knows the ticket. Only a command that names the transfer may be sent
+            // again.
             Some(_) if !transfer.may_be_sent_again() => self.give_up(),
             Some(_) | None => {}
         }
@@ -195,7 +195,7 @@ impl Teller {
                     self.entry.counts.resolved += 1;
                     return self.take(&answer);
                 }
-                // The command will never be applied, so it is due again.
+                // This command will never be applied, so the teller sends it again.
                 Err(CallError::NotApplied(_)) => {
                     self.entry.counts.resolved += 1;
                     self.entry.ticket = None;
@@ -241,7 +241,8 @@ impl Teller {
     }
 }
 
-/// Connects to all groups, under the given session if it still exists. Returns whether it does.
+/// Connects to all groups, under the given session if it still exists. Returns the client, and `true` if it has the
+/// given session.
 fn connect(cluster: &Cluster, groups: &[Group], session: Option<&[u8]>) -> Result<(Client, bool), TellerError> {
     let mut session = session.map(Session::from_bytes).transpose()?;
     let since = Instant::now();
@@ -280,7 +281,8 @@ fn may_be_asked_again(why: Why) -> bool {
 /// Sends one command to these groups, and returns the bank's verdict.
 ///
 /// # Errors
-/// If the command was not applied, or its outcome is unknown. In the second case the error has the ticket.
+/// Returns an error if the command was not applied, or its outcome is unknown. In the second case the error contains
+/// the ticket.
 pub fn call(client: &Client, to: impl Into<Groups>, command: Command) -> Result<Verdict, TellerError> {
     let bytes = serde_json::to_vec(&command).map_err(WrongReply::from)?;
     Ok(verdict(client.call(to, &bytes).wait()?.bytes())?)
@@ -289,7 +291,7 @@ pub fn call(client: &Client, to: impl Into<Groups>, command: Command) -> Result<
 /// Sends a query to one group, and returns the bank's verdict.
 ///
 /// # Errors
-/// If the group's leader does not answer within the client's patience.
+/// Returns an error if the group's leader does not answer within the client's patience.
 pub fn ask(client: &Client, group: Group, query: Query) -> Result<Verdict, TellerError> {
     let bytes = serde_json::to_vec(&query).map_err(WrongReply::from)?;
     Ok(verdict(client.read(group, &bytes, Consistency::Leader).wait()?.bytes())?)

@@ -13,7 +13,7 @@ const LINE: u64 = 10;
 /// [`LINE`] transfers and at the end.
 pub(crate) fn run(cluster: &Cluster, arguments: &TellerArguments) -> Result<()> {
     let mut teller = Teller::open(cluster, Journal::at(&arguments.journal))?;
-    // A restarted process of the same teller draws other random numbers.
+    // A restarted process of the same teller must draw other random numbers.
     let mut random = Random(arguments.seed.wrapping_add(teller.counts().ended() << 32));
     loop {
         let ended = teller.counts().ended();

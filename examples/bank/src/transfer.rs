@@ -25,11 +25,12 @@ enum Stage {
     Ended(Outcome),
 }
 
-/// The state of one transfer. It sends nothing itself: [`next`](Transfer::next) returns the command that is due, and
-/// [`answered`](Transfer::answered) processes the replies. A command that is known to be not applied is due again.
+/// The state of one transfer. This type sends nothing itself: [`next`](Transfer::next) returns the command that is due,
+/// and [`answered`](Transfer::answered) processes the replies. A command is due again if it is known that no group has
+/// applied it.
 ///
-/// It keeps the invariant of the bank: it settles a transfer only if one group holds the amount and the other one
-/// expects it.
+/// The bank's invariant depends on this type: it settles a transfer only if one group holds the amount and the other
+/// group expects it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Transfer {
     order: Order,
@@ -62,7 +63,7 @@ impl Transfer {
     /// Processes the replies to the command that was due. `session` is the session under which the command was sent.
     ///
     /// # Errors
-    /// If the replies are not replies of the bank. The transfer does not change then.
+    /// Returns an error if the replies are not replies of the bank. In that case the transfer does not change.
     pub fn answered<'a>(
         &mut self,
         session: SessionId,
@@ -79,7 +80,8 @@ impl Transfer {
             (Stage::Begin, [Verdict::Refused(why @ Refusal::NumberInUse(_)), _]) => {
                 Stage::Ended(Outcome::Refused(*why))
             }
-            // The payee's group has neither account, and does not know which of the two it should have.
+            // The payee's group has neither account, and names the payer's account in its refusal, because it cannot
+            // know which of the two it should have.
             (Stage::Begin, [Verdict::Held, Verdict::Refused(_)] | [Verdict::Refused(_), Verdict::Held]) => {
                 Stage::Cancel(id, Refusal::NoAccount(self.order.to))
             }
@@ -104,7 +106,8 @@ impl Transfer {
     }
 
     /// Returns whether the command that is due may be sent again under another session, whatever the outcome of an
-    /// earlier attempt. It may if it names the transfer, because it has no effect once the transfer is closed.
+    /// earlier attempt. A command that names the transfer may be sent again, because it has no effect once the transfer
+    /// is closed.
     #[must_use]
     pub fn may_be_sent_again(&self) -> bool {
         matches!(self.stage, Stage::Settle(_) | Stage::Cancel(..))
@@ -119,11 +122,11 @@ pub enum WrongReply {
     #[error("a reply of the bank cannot be read: {0}: do nodes and clients run the same version?")]
     Json(#[from] serde_json::Error),
     /// The reply does not belong to the request.
-    #[error("the bank replied {0:?}, which is no answer to what was asked: do nodes and clients run the same version?")]
+    #[error("the bank replied {0:?}, which does not answer the request: do nodes and clients run the same version?")]
     Verdict(Verdict),
     /// The groups of a transfer disagree about it.
     #[error(
-        "the groups of a transfer replied {0:?}, which do not fit together: do nodes and clients run the same version?"
+        "the groups of a transfer replied {0:?}, and these replies contradict each other: do nodes and clients run the same version?"
     )]
     Together(Vec<Verdict>),
 }

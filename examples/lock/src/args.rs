@@ -11,11 +11,7 @@ use stentor::{Cluster, Group};
 
 /// Locks with leases, fencing tokens and watches.
 #[derive(Parser, Debug)]
-#[command(
-    name = "lock",
-    version,
-    after_help = "Exit codes: 0 good, 1 the demonstration failed, 2 anything else that failed."
-)]
+#[command(name = "lock", version, after_help = "Exit codes: 0 success, 1 the demonstration failed, 2 any other error.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) place: Where,
@@ -110,7 +106,7 @@ impl FromStr for Time {
         let number = |digits: &str| digits.parse::<u64>().ok();
         let ms = text.strip_suffix("ms").and_then(number).map(Duration::from_millis);
         let s = || text.strip_suffix('s').and_then(number).map(Duration::from_secs);
-        ms.or_else(s).map(Time).ok_or_else(|| format!("`{text}` is no length of time: write `500ms` or `10s`"))
+        ms.or_else(s).map(Time).ok_or_else(|| format!("`{text}` is not a duration: write `500ms` or `10s`"))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Commands, queries and replies of the lock service. They are encoded as JSON, so that the histories of a simulation
-//! and the output of observers are readable.
+//! Commands, queries and replies of the lock service. Their encoding is JSON, so that the histories of a simulation and
+//! the output of observers are readable.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub const LONGEST_NAME: usize = 100;
 /// Maximum length of a lease.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(86_400);
 
-/// A command that changes the value. Lengths of leases are in nanoseconds of the order's time.
+/// A command that changes the locks. Lengths of leases are in nanoseconds of the order's time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
     /// Acquires a lock if it is free.
@@ -50,8 +50,7 @@ pub enum Command {
 pub enum Query {
     /// The holder of this lock.
     Lock(String),
-    /// The locks that are held, with names after the given one and ordered by name. The answer holds as many as it has
-    /// room for.
+    /// The held locks whose names follow the given one, ordered by name. The answer has as many of them as fit.
     Held(Option<String>),
 }
 
@@ -115,7 +114,7 @@ pub enum Refusal {
     Name,
     /// The lease is 0 or too long.
     Lease,
-    /// The command is not a command of this service, or was sent without a session.
+    /// The bytes are not a command or a query of this service, or the command was sent without a session.
     NotUnderstood,
 }
 
@@ -125,7 +124,7 @@ impl fmt::Display for Refusal {
             Refusal::Name => write!(f, "the name of a lock has 1 to {LONGEST_NAME} bytes"),
             Refusal::Lease => write!(f, "a lease is longer than 0 and at most {LONGEST_LEASE:?}"),
             Refusal::NotUnderstood => {
-                f.write_str("the service does not understand the command: do both run the same version?")
+                f.write_str("the service does not understand the command: do client and nodes run the same version?")
             }
         }
     }
@@ -134,7 +133,7 @@ impl fmt::Display for Refusal {
 /// A reply to a command, or an answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The session holds the lock. The token is an earlier one if the session held the lock already.
+    /// The session holds the lock. If it held the lock already, the token is the one that was granted then.
     Granted(Held),
     /// Another session has the lock.
     Taken(Held),

@@ -18,17 +18,18 @@ use crate::resource::{ResourceServer, WriteAttempt};
 
 const MEMBERS: u8 = 3;
 const LOCK: &str = "door";
-/// Length of the leases, and bound of the clock error. All processes run on one host and share its clock.
+/// Length of the leases.
 const LEASE: &str = "1500ms";
+/// Bound of the clock error, in milliseconds. All processes run on one host and share its clock.
 const CLOCK_BOUND_MS: &str = "200";
 /// Time after which a wait counts as a hang. Every step of the demonstration takes less.
 const LONG: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Runs the demonstration. The exit code is 1 if it does not show what it should.
+/// Runs the demonstration. The exit code is 1 if the resource refused or admitted other writes than expected.
 pub(crate) fn run(rounds: usize) -> Result<ExitCode> {
     let stage = Stage::set()?;
-    stage.say("three nodes are started; a resource waits for writes, and remembers the largest token that it has seen");
+    stage.say("three nodes start; a resource waits for writes and remembers the largest token that it has seen");
     let mut nodes: Vec<Running> = (1..=MEMBERS).map(|n| stage.node(n)).collect::<Result<_>>()?;
     let a = stage.holder("A")?;
     stage.until("A to write", || a.count("writes") >= 3)?;
@@ -120,17 +121,18 @@ impl Stage {
         })
     }
 
-    /// Stops the first process, which holds the lock, until the second one has the lock. Then continues the first one.
+    /// Stops the first process, which holds the lock, until the second process has the lock. Then continues the first
+    /// process.
     fn stop_holder(&self, [(name, holds), (other, waits)]: &[(&str, Running); 2]) -> Result<()> {
         // The process is stopped after it has checked its lease. It cannot notice the pause before its write.
         let works = holds.count(WORKS);
         self.until(&format!("{name} to prepare a write"), || holds.count(WORKS) > works)?;
         let written = waits.count("writes");
         holds.signal(Signal::STOP)?;
-        self.say(&format!("{name} is stopped (SIGSTOP) between its look at the lease and its write"));
+        self.say(&format!("{name} is stopped (SIGSTOP) between the check of its lease and its write"));
         self.until(&format!("{other} to write"), || waits.count("writes") >= written + 3)?;
         let before = ["is refused", "waits"].map(|what| (what, holds.count(what)));
-        self.say(&format!("{name} goes on (SIGCONT)"));
+        self.say(&format!("{name} continues (SIGCONT)"));
         holds.signal(Signal::CONT)?;
         let again = || before.iter().all(|(what, count)| holds.count(what) > *count);
         self.until(&format!("{name} to be refused, and to wait"), again)

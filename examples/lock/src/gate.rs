@@ -1,4 +1,4 @@
-//! The check of fencing tokens at a resource.
+//! The check of fencing tokens that a resource makes.
 
 /// The gate of a resource that only one holder at a time may use. It remembers the largest token that it has seen, and
 /// refuses smaller ones.
@@ -12,7 +12,7 @@ pub struct TokenGate {
 
 /// The error of a token that is smaller than one that the gate has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("token {token} is older than {largest}, which was seen already: the lock was lost; acquire it again")]
+#[error("token {token} is older than {largest}, which the resource has seen: the lock was lost; acquire it again")]
 pub struct Stale {
     /// The refused token.
     pub token: u64,
@@ -21,7 +21,7 @@ pub struct Stale {
 }
 
 impl TokenGate {
-    /// Returns a gate that has seen tokens up to `largest`; 0 if it has seen none.
+    /// Returns a gate that has seen tokens up to `largest`. `largest` is 0 if the gate has seen none.
     #[must_use]
     pub fn new(largest: u64) -> TokenGate {
         TokenGate { largest }
@@ -30,7 +30,7 @@ impl TokenGate {
     /// Admits a token, after which the gate refuses smaller tokens.
     ///
     /// # Errors
-    /// If the gate has seen a larger token.
+    /// Returns an error if the gate has seen a larger token.
     pub fn admit(&mut self, token: u64) -> Result<(), Stale> {
         if token < self.largest {
             return Err(Stale { token, largest: self.largest });

@@ -14,17 +14,17 @@ use crate::args::Hold;
 use crate::node::until_told;
 use crate::resource::{ADMITTED, REFUSED};
 
-/// Time between the check of the lease and the write to the resource. It stands for the preparation of the write.
+/// Time between the check of the lease and the write to the resource. It simulates the preparation of the write.
 const WORK: Duration = Duration::from_millis(60);
-/// The line that is printed before this preparation.
-pub(crate) const WORKS: &str = "looks at its lease and prepares a write";
+/// Line that the process prints before it prepares a write.
+pub(crate) const WORKS: &str = "checks its lease and prepares a write";
 
 /// Acquires the lock and holds it until the standard input ends. If the lock is lost, acquires it again.
 pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
     let is_over = until_told(true)?;
     let mut resource = hold.resource.as_deref().map(Resource::connect).transpose()?;
     let (name, length) = (&hold.name, hold.lease.into());
-    // Even if the input has ended already, the process tries once.
+    // The process tries once even if its input has ended already.
     loop {
         let mut waits_for = 0;
         let waits = |held: &Held| {
@@ -69,7 +69,7 @@ impl From<HolderError> for Lost {
     }
 }
 
-/// Renews the lease and uses the resource until the standard input ends. Returns the lease.
+/// Renews the lease and writes to the resource until the standard input ends. Returns the last lease.
 fn keep(
     holder: &Holder,
     mut lease: Lease,
@@ -82,8 +82,8 @@ fn keep(
             renewed = Instant::now();
             lease = holder.renew(&lease)?;
         }
-        // From here on the process may be stopped, and continue when another process holds the lock. So the write
-        // carries the token.
+        // After this check the process may be stopped, and may continue when another process holds the lock. So the
+        // write carries the token.
         if resource.is_some() && lease.is_sure() {
             println!("{WORKS}");
         }
@@ -92,7 +92,7 @@ fn keep(
             match resource.write(lease.token())? {
                 Some(why) => {
                     println!("is refused by the resource: {why}");
-                    // The service returns the reason for which the lock was lost.
+                    // The renewal fails with the reason for which the lock was lost.
                     lease = holder.renew(&lease)?;
                 }
                 None => println!("writes with token {}", lease.token()),
@@ -110,7 +110,8 @@ struct Resource {
 
 impl Resource {
     fn connect(path: &Path) -> Result<Resource> {
-        let to = UnixStream::connect(path).with_context(|| format!("no resource at {}", path.display()))?;
+        let to = UnixStream::connect(path)
+            .with_context(|| format!("cannot connect to the resource at {}", path.display()))?;
         Ok(Resource { from: BufReader::new(to.try_clone()?), to })
     }
 
@@ -123,7 +124,7 @@ impl Resource {
         match line.trim_end().split_once(' ') {
             Some((ADMITTED, _)) => Ok(None),
             Some((REFUSED, why)) => Ok(Some(why.to_owned())),
-            _ => bail!("the resource says `{line}`, which is no answer"),
+            _ => bail!("the resource replied `{line}`, which is neither an admission nor a refusal"),
         }
     }
 }

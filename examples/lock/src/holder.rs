@@ -6,10 +6,10 @@ use stentor::{CallError, Client, ClientError, Consistency, Group, Notification};
 
 use crate::{Command, End, Held, Lease, Query, Refusal, Verdict};
 
-/// Time after which a client that waits for a lock tries again without a notification. Notifications suffice; this
-/// bounds the wait if the program is wrong about that.
+/// Time after which a waiting client tries to acquire the lock again without a notification. A notification should
+/// arrive earlier. This retry bounds the wait if it does not.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// Interval at which a waiting client checks whether to continue to wait.
+/// Interval at which a waiting client checks whether to go on waiting.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A client that acquires, renews and releases locks of one group.
@@ -39,27 +39,27 @@ pub enum HolderError {
     /// A command was not applied, or its outcome is unknown.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The service refuses the command.
+    /// The service has refused the command.
     #[error("the lock service refuses: {0}")]
     Refused(Refusal),
     /// The lease is so short that nothing is left of it after the clock error of the nodes is subtracted.
     #[error(
-        "a lease of {length:?} is over at once for clocks that are {bound:?} apart: ask for more than {least:?}, or set \
+        "no time of a lease of {length:?} is certain if clocks may be wrong by {bound:?}: ask for more than {least:?}, or lower \
          `clock_bound_ms` in [limits] of the configuration",
         least = 2 * *bound
     )]
     Short {
-        /// The length of the lease.
+        /// Requested length of the lease.
         length: Duration,
-        /// The bound of the clock error.
+        /// Maximum error of the nodes' clocks.
         bound: Duration,
     },
     /// The token is not valid any more.
-    #[error("the lock is lost: {}", .0.as_ref().map_or("nobody remembers why".to_owned(), |end| format!("its lease {}", end.cause)))]
+    #[error("the lock is lost: {}", .0.as_ref().map_or("the service has forgotten the reason".to_owned(), |end| format!("its lease {}", end.cause)))]
     Lost(Option<End>),
     /// The reply is not a reply of a lock service.
     #[error(
-        "the lock service replied `{0}`, which is no answer to what was asked: do nodes and clients run the same version?"
+        "the lock service replied `{0}`, which does not answer the request: do nodes and clients run the same version?"
     )]
     Reply(String),
 }
@@ -79,11 +79,11 @@ impl Holder {
         &self.client
     }
 
-    /// Acquires a lock if it is free. A session that holds the lock already receives the same token again. If the
-    /// session holds the lock with a lease that an earlier command granted, this function renews that lease.
+    /// Acquires a lock if it is free. If this session holds the lock already, it receives the same token again. If the
+    /// lease ends earlier than a new one would, this function renews it.
     ///
     /// # Errors
-    /// If the group does not answer, or the lease is too short.
+    /// Returns an error if the group does not answer, or the lease is too short.
     pub fn try_acquire(&self, name: &str, length: Duration) -> Result<Attempt, HolderError> {
         let sure = self.sure(length)?;
         let sent = Instant::now();
@@ -95,18 +95,18 @@ impl Holder {
             other => return Err(wrong(other)),
         };
         let lease = Lease::new(name, held.token, length, sure, sent);
-        // A lease that ends earlier was granted by an earlier command of this session.
+        // A lease with an earlier end was granted by an earlier command of this session.
         let is_new = u128::from(held.ends) >= u128::from(time) + length.as_nanos();
         if is_new { Ok(Attempt::Got(lease)) } else { self.renew(&lease).map(Attempt::Got) }
     }
 
     /// Waits for a lock and acquires it. While another session holds the lock, calls `waits` about 20 times a second.
-    /// Returns `None` when `waits` returns `false`.
+    /// If `waits` returns `false`, stops waiting and returns `None`.
     ///
     /// The wait consumes the notifications of the client.
     ///
     /// # Errors
-    /// If the group does not answer, or the lease is too short.
+    /// Returns an error if the group does not answer, or the lease is too short.
     pub fn acquire(
         &self,
         name: &str,
@@ -144,10 +144,10 @@ impl Holder {
         Ok(got)
     }
 
-    /// Renews a lease. Its full length begins anew.
+    /// Renews a lease for its full length.
     ///
     /// # Errors
-    /// [`HolderError::Lost`] if the lease has ended.
+    /// Returns [`HolderError::Lost`] if the lease has ended.
     pub fn renew(&self, lease: &Lease) -> Result<Lease, HolderError> {
         let (name, token, length) = (lease.name(), lease.token(), lease.length());
         let sure = self.sure(length)?;
@@ -162,7 +162,7 @@ impl Holder {
     /// Releases a lock.
     ///
     /// # Errors
-    /// [`HolderError::Lost`] if the lease has ended already.
+    /// Returns [`HolderError::Lost`] if the lease has ended already.
     pub fn release(&self, lease: &Lease) -> Result<(), HolderError> {
         match self.call(&Command::Release { name: lease.name().to_owned(), token: lease.token() })?.0 {
             Verdict::Released => Ok(()),
@@ -174,7 +174,7 @@ impl Holder {
     /// Subscribes this client to notifications that the lock has become free. Returns the present holder.
     ///
     /// # Errors
-    /// If the group does not answer.
+    /// Returns an error if the group does not answer.
     pub fn watch(&self, name: &str) -> Result<Option<Held>, HolderError> {
         match self.call(&Command::Watch(name.to_owned()))?.0 {
             Verdict::Lock(held) => Ok(held),
@@ -182,11 +182,11 @@ impl Holder {
         }
     }
 
-    /// Parses a notification, which reports the end of a lease. Returns `None` if notifications were missed; the caller
+    /// Parses a notification. Returns the end of a lease, or `None` if notifications were lost. In that case the caller
     /// should read the locks again.
     ///
     /// # Errors
-    /// If the notification is not one of a lock service.
+    /// Returns an error if the notification is not one of a lock service.
     pub fn end_of(notification: &Notification) -> Result<Option<End>, HolderError> {
         match notification {
             Notification::Sent { bytes, .. } => match serde_json::from_slice(bytes) {
@@ -200,7 +200,7 @@ impl Holder {
     /// Returns all locks that are held, by name.
     ///
     /// # Errors
-    /// If the group does not answer.
+    /// Returns an error if the group does not answer.
     pub fn held(&self) -> Result<Vec<(String, Held)>, HolderError> {
         let mut all: Vec<(String, Held)> = Vec::new();
         loop {

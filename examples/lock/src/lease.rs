@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A lock that this process holds, with the time until which no other session can have it.
+/// A lock that this process holds, with the time until which surely no other session has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
     name: String,
@@ -17,9 +17,8 @@ impl Lease {
         Lease { name: name.to_owned(), token, length, sure_until: sent + sure }
     }
 
-    /// Returns the time, counted from the sending of the command, for which a lease of this length is certain. The
-    /// clocks of the nodes are at most `clock_bound` from the right time. Returns `None` if nothing is left of the
-    /// lease.
+    /// Returns the time for which a lease of this length is certain, counted from the sending of the command.
+    /// `clock_bound` is the maximum error of the nodes' clocks. Returns `None` if no certain time is left.
     #[must_use]
     pub fn sure_for(length: Duration, clock_bound: Duration) -> Option<Duration> {
         let margin = length / 2000 + 2 * clock_bound;

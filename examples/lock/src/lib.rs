@@ -12,10 +12,10 @@
 //! and the resource refuses a token that is smaller than one that it has seen ([`TokenGate`]). This needs no clock.
 //!
 //! # The end of a lease at the holder
-//! [`Lease::is_sure`] returns whether surely no other session has the lock, by the holder's monotonic clock. That holds
-//! for the length of the lease after the last renewal was sent, less twice the clock error of the nodes and 500
-//! millionths (`docs/consistency.md`, "Leases"). A holder stops by itself after this time. The check saves a refusal by
-//! the resource; safety does not depend on it.
+//! [`Lease::is_sure`] returns whether surely no other session has the lock, by the holder's monotonic clock. This is
+//! certain from the sending of the last renewal for the length of the lease, less two amounts: twice the clock error of
+//! the nodes, and 500 millionths of the length (`docs/consistency.md`, "Leases"). After this time the holder stops by
+//! itself. The check saves a refusal by the resource; safety does not depend on it.
 //!
 //! # Watches
 //! A session that watches a lock is notified when the lock becomes free, with the reason ([`End`]). So a client that
@@ -23,7 +23,7 @@
 //!
 //! # Invariants
 //! - At each position of the order a lock has at most one valid token. The valid tokens of a lock rise along the order.
-//! - A token belongs to one session for ever.
+//! - A token never belongs to two sessions.
 //! - A lease does not run out before the end that was named in the reply to the grant or to the last renewal.
 #![forbid(unsafe_code)]
 

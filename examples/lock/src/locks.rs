@@ -9,12 +9,12 @@ use stentor::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
 
 use crate::{Cause, Command, End, Held, LONGEST_LEASE, LONGEST_NAME, Query, Refusal, Verdict};
 
-/// Number of ended leases that are remembered, so that late holders learn the reason.
+/// Number of ended leases that the group remembers, to return the reason to holders that renew too late.
 const ENDS: usize = 64;
 /// Upper bound of the encoded size of a lock in an answer, without its name, in bytes.
 const HELD_BYTES: usize = 200;
 
-/// The locks of the group. Its invariants are:
+/// The locks of the group. The invariants are:
 ///
 /// - `last` is the largest token that was ever granted, and rises with each grant. It is at least the order's time of
 ///   that grant. So tokens rise even if the group is reset and begins with an empty value.
@@ -171,7 +171,8 @@ impl StateMachine for Locks {
         }
     }
 
-    /// Frees the lock whose lease has run out. A lock that was freed meanwhile has another token or none.
+    /// Frees the lock whose lease has run out. Does nothing if the lock was freed meanwhile, because the token is not
+    /// valid then.
     fn timer(&mut self, at: &Context<'_>, token: u64) {
         if let Some(name) = self.names.get(&token).cloned() {
             self.free(at, &name, Cause::RanOut);

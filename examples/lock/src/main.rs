@@ -18,7 +18,7 @@ use stentor_lock::{End, Holder};
 
 use args::{Action, Arguments, Where};
 
-/// Interval at which a watcher checks whether to end.
+/// Time that a watcher waits for a notification before it checks whether to end.
 const LOOK: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
@@ -54,7 +54,7 @@ fn connect(place: &Where) -> Result<Holder> {
         .client()
         .groups(group)
         .connect()
-        .context("no client of the lock service: do its nodes run? `lock node ID`")?;
+        .context("cannot connect to the lock service: start its nodes with `lock node ID`")?;
     Ok(Holder::new(client, group, cluster.clock_bound()))
 }
 

@@ -1,4 +1,4 @@
-//! The child processes of a demonstration. No other process is ever killed.
+//! The child processes of a demonstration. Only these processes are killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,9 +22,10 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// Returns a starter for processes whose cluster is described in `cluster.toml` of this directory.
+    /// Returns a starter for processes of the cluster that `cluster.toml` in this directory describes.
     pub(crate) fn new(directory: &Path) -> Result<Starter> {
-        let program = std::env::current_exe().context("the path of this program, to start its processes")?;
+        let program =
+            std::env::current_exe().context("cannot find the path of this program, which starts the processes")?;
         Ok(Starter { program, directory: directory.to_owned() })
     }
 
@@ -36,7 +37,7 @@ impl Starter {
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot start {}", self.program.display()))?;
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let output = child.stdout.take().context("the output of a process")?;
+        let output = child.stdout.take().context("the process has no output pipe")?;
         thread::spawn({
             let lines = Arc::clone(&lines);
             move || {
@@ -67,8 +68,8 @@ impl Running {
 
     /// Stops the process with SIGSTOP, or continues it with SIGCONT.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the id of a process")?;
-        kill_process(id, signal).with_context(|| format!("cannot signal `{}`", self.name))
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the process has no valid id")?;
+        kill_process(id, signal).with_context(|| format!("cannot send a signal to `{}`", self.name))
     }
 
     /// Closes the input of the process, which ends the process, and waits for it.
@@ -83,7 +84,7 @@ impl Running {
             }
         };
         if !status.success() {
-            bail!("`{}` ended with {status}; what it says is above", self.name);
+            bail!("`{}` ended with {status}; its error message is above", self.name);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A resource that checks fencing tokens. It is a socket on which each line is a write with a token.
+//! A resource that checks fencing tokens. It is a socket that receives writes. Each write is a line with a token.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,8 +9,9 @@ use std::thread;
 use anyhow::{Context as _, Result};
 use stentor_lock::TokenGate;
 
-/// The first word of an answer.
+/// First word of the answer to a write that the resource admits.
 pub(crate) const ADMITTED: &str = "admitted";
+/// First word of the answer to a write that the resource refuses.
 pub(crate) const REFUSED: &str = "refused";
 
 /// A write that the resource has received.
@@ -31,7 +32,7 @@ struct Shared {
 pub(crate) struct ResourceServer(Arc<Mutex<Shared>>);
 
 impl ResourceServer {
-    /// Serves at a socket until the process ends.
+    /// Creates a socket at this path, and serves it until the process ends.
     pub(crate) fn start(path: &Path) -> Result<ResourceServer> {
         let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         let server = ResourceServer(Arc::default());
@@ -55,7 +56,7 @@ impl ResourceServer {
         for line in BufReader::new(stream.try_clone()?).lines() {
             let answer = match line?.parse() {
                 Ok(token) => self.write(token),
-                Err(_) => format!("{REFUSED} a write is a line with a token"),
+                Err(_) => format!("{REFUSED} the line is not a token"),
             };
             writeln!(stream, "{answer}")?;
         }

@@ -12,7 +12,7 @@ fn lock(words: &[&str]) -> Command {
 }
 
 #[test]
-fn stopped_holder_is_refused_and_another_one_goes_on() {
+fn stopped_holder_is_refused_and_another_one_continues() {
     let Output { status, stdout, .. } =
         lock(&["demo", "--rounds", "2"]).stderr(Stdio::inherit()).output().expect("it runs");
     let text = String::from_utf8_lossy(&stdout);
@@ -70,7 +70,7 @@ fn commands_do_one_step_each() {
     };
     let (code, text) = run(&["show"]);
     assert!(code == Some(0) && text.starts_with(&format!("door: token {token}, until ")), "{text}");
-    // A clock bound of 1 s leaves nothing of this lease.
+    // With a clock bound of 1 s, no time of this lease is certain.
     let (code, text) = run(&["hold", "gate", "--lease", "2s"]);
     assert!(code == Some(2) && text.contains("ask for more than 2s"), "{text}");
     drop(holder.0.stdin.take());

@@ -11,7 +11,7 @@ use stentor_bank::Bank;
 use naive::NaiveBank;
 use script::{Found, script};
 
-/// Size of a reply, in bytes. It is the default of a cluster.
+/// Maximum size of a reply, in bytes. This is the default of a cluster.
 const REPLY_BYTES: usize = 1024;
 
 fn cluster<S: stentor::StateMachine>(machine: fn() -> S, found: &Rc<Found>) -> SimCluster<S> {
@@ -30,7 +30,7 @@ fn sum_is_the_same_at_every_cut() {
     assert!(done.get() > 1000 && refused.get() > 100 && closed.get() > 10, "{found:?}");
 }
 
-/// A mutant: a naive bank that transfers with one command, in which each group does its part at once.
+/// Runs a mutant: a naive bank in which each group does its part of a transfer at the first command.
 #[test]
 fn transfer_by_one_command_is_found_to_make_money() {
     let error = cluster(NaiveBank::default, &Rc::default()).run(0..150).expect_err("the mutant is found");

@@ -1,4 +1,4 @@
-//! The mutant.
+//! The mutant of this simulation: a bank that transfers with one command.
 
 use std::io::{self, Read};
 

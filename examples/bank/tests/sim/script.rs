@@ -16,7 +16,7 @@ pub(crate) struct Found {
     pub(crate) in_flight: Cell<u64>,
     pub(crate) done: Cell<u64>,
     pub(crate) refused: Cell<u64>,
-    /// Transfers that another client had taken back.
+    /// Transfers that another client had cancelled.
     pub(crate) closed: Cell<u64>,
 }
 
@@ -24,8 +24,8 @@ fn count(cell: &Cell<u64>) {
     cell.set(cell.get() + 1);
 }
 
-/// A client that opens two accounts. Then it transfers, pays in and out, reads sums, and takes transfers of other
-/// clients back.
+/// A client that opens two accounts. Then it transfers, deposits, withdraws, reads sums, and cancels transfers of other
+/// clients.
 struct Client {
     found: Rc<Found>,
     /// The first commands of the client, in reverse order.
@@ -64,7 +64,8 @@ impl Client {
         if let Some((account, command)) = self.first.pop() {
             return Ok(Next::call(account.home(&groups).expect("there are groups"), bytes(command)));
         }
-        // Between the two commands of a transfer other clients read it, and take it back.
+        // A pause or a read delays the second command of a transfer, so that other clients can read or cancel the
+        // transfer before it.
         match turn.random().below(10) {
             0 => return Ok(Next::Wait(Duration::from_micros(50))),
             1..=2 => return Ok(Next::read(&groups[..], bytes(Query::Totals))),
@@ -91,7 +92,7 @@ impl Client {
         })
     }
 
-    /// Checks a call that has ended. Returns a transfer of another client that this client has to take back.
+    /// Checks a call that has ended. Returns a transfer that this client has to cancel, if the reply lists one.
     fn judge(&mut self, call: &Seen) -> Result<Option<(TransferId, Order)>, String> {
         let is_transfer = std::mem::take(&mut self.is_transfer);
         match call.fate() {
@@ -115,7 +116,7 @@ impl Client {
                     other => Err(format!("{other:?}")),
                 }
             }
-            // It is unknown whether the transfer began. If it did, another client takes it back.
+            // It is unknown whether the transfer began. If it did, another client cancels it.
             Fate::Unknown if is_transfer && self.transfer.is_some_and(|transfer| !transfer.may_be_sent_again()) => {
                 self.transfer = None;
                 Ok(None)
@@ -125,7 +126,7 @@ impl Client {
     }
 
     fn take<'a>(&mut self, call: &Seen, replies: impl Iterator<Item = &'a [u8]>) -> Result<(), String> {
-        let transfer = self.transfer.as_mut().ok_or("the reply to a transfer that is not there")?;
+        let transfer = self.transfer.as_mut().ok_or("a reply arrived without a transfer")?;
         transfer.answered(call.session(), replies).map_err(|error| error.to_string())?;
         match transfer.outcome() {
             None => return Ok(()),

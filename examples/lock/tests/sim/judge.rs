@@ -14,21 +14,22 @@ pub(crate) struct Found {
     pub(crate) notified: u64,
 }
 
-/// The facts that the clients of one seed have learned. They learn them in another order than that of the events.
+/// The facts that the replies and notifications to the clients of one seed report. They may arrive in another order
+/// than that of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
-    /// The session that was granted a token.
+    /// The session of each token.
     owners: BTreeMap<u64, [u8; 16]>,
     /// The token that was valid, by lock and position of the order.
     valid: BTreeMap<(String, u64), u64>,
-    /// The latest end of a lease that a reply to its holder named, by token.
+    /// The latest end of the lease that a reply to the holder named, by token.
     promised: BTreeMap<u64, u64>,
     /// The time at which a lease ran out, by token.
     ran_out: BTreeMap<u64, u64>,
 }
 
 impl Judge {
-    /// Records that the lock was held at this position. Fails if that contradicts what is known.
+    /// Records that the lock was held at this position. Returns an error if that contradicts an earlier record.
     pub(crate) fn was_held(&mut self, name: &str, place: u64, held: &Held) -> Result<(), String> {
         let owner = *self.owners.entry(held.token).or_insert(held.session);
         if owner != held.session {
@@ -44,7 +45,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Records the end of a lease that a reply to the token's holder named. Fails if the lease ran out before.
+    /// Records the end of a lease that a reply to the token's holder named. Returns an error if the lease ran out
+    /// earlier.
     pub(crate) fn was_promised(&mut self, held: &Held) -> Result<(), String> {
         let promised = self.promised.entry(held.token).or_default();
         *promised = held.ends.max(*promised);

@@ -37,8 +37,8 @@ fn lock_has_one_holder_at_a_time() {
     assert!(found.ran_out > 100 && found.notified > 300, "{found:?}");
 }
 
-/// The mutant ends a lease before the time that the reply to its holder named. Two sessions may then hold the lock,
-/// each certain that it is alone.
+/// The mutant ends a lease before the time that the reply to its holder named. Two sessions may then hold the lock at
+/// the same time, and each of them is certain that no other session holds it.
 #[test]
 fn renewal_that_does_not_move_the_timer_is_found() {
     let error = cluster(RenewsInVain::default, &Rc::default()).run(0..200).expect_err("the mutant is found");

@@ -73,7 +73,7 @@ impl Client {
         let (Fate::Applied { position, .. }, Some(reply)) = (call.fate(), call.reply()) else { return Ok(()) };
         let verdict = serde_json::from_slice(reply).map_err(|error| error.to_string())?;
         let Some(name) = NAMES.iter().find(|name| String::from_utf8_lossy(call.bytes()).contains(**name)) else {
-            return Err("a call of no lock".to_owned());
+            return Err("the call names no lock".to_owned());
         };
         let (mut judge, mut found) = (self.judge.borrow_mut(), self.found.borrow_mut());
         match verdict {
@@ -81,7 +81,11 @@ impl Client {
                 let is_new = self.tokens.insert(name, held.token) != Some(held.token);
                 *(if is_new { &mut found.grants } else { &mut found.renewals }) += 1;
                 if held.holder() != call.session() {
-                    return Err(format!("a grant to {}, and {} asked", held.holder(), call.session()));
+                    return Err(format!(
+                        "the lock is granted to {}, but {} asked for it",
+                        held.holder(),
+                        call.session()
+                    ));
                 }
                 judge.was_held(name, position.index, &held)?;
                 judge.was_promised(&held)

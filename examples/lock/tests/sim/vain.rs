@@ -1,4 +1,4 @@
-//! The mutant.
+//! The mutant of this simulation: renewals that do not prolong the lease.
 
 use std::io::{self, Read};
 
