@@ -1,4 +1,5 @@
-//! The requests of clients. The words of a request become an item for the state machines of one group or several.
+//! The requests of clients. This module converts the words of a request to an item for the state machines of one group
+//! or several.
 
 use crate::machine::decimal;
 use crate::partition::group_of;
@@ -12,19 +13,20 @@ pub enum Shape {
     Plain,
     /// The reply is the group's value, converted from milliseconds to seconds.
     Seconds,
-    /// The reply is the name of the key's type, according to whether the key exists.
+    /// The reply is `string` if the key exists, and `none` otherwise.
     Type,
     /// The reply is 1 if the change was made, and 0 otherwise.
     Flag,
-    /// The reply is the sum of the groups' numbers, or OK.
+    /// The reply is the sum of the groups' numbers, or OK if the groups replied OK.
     Sum,
-    /// The values of keys. The numbers are the groups of the keys.
+    /// The reply is an array of values, one for each key. The field is the group of each key.
     Values(Vec<u16>),
-    /// A step of a scan in a group, with the pattern of the wanted keys.
+    /// The reply is one step of a scan: a cursor and keys. The fields are the group, and the pattern of the requested
+    /// keys.
     Scan(u16, Option<Vec<u8>>),
-    /// The replies of a transaction.
+    /// The reply is an array with the replies to the commands of a transaction. The field is the shape of each reply.
     Exec(Vec<Shape>),
-    /// The versions of keys that the client begins to watch.
+    /// The reply is OK. The groups answer with the versions of these keys, which the client begins to watch.
     Watch(Vec<Vec<u8>>),
 }
 
@@ -37,7 +39,7 @@ pub enum Target {
     Several(Vec<u16>),
 }
 
-/// The description of an item that is ready to be sent.
+/// The operation, the groups and the reply of an item that is ready to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prepared {
     /// The operation of the item.
@@ -86,7 +88,8 @@ const SYNTAX: Refusal = Refusal::Borrowed("ERR syntax error");
 const NOT_AN_INTEGER: Refusal = Refusal::Borrowed("ERR value is not an integer or out of range");
 
 impl Own {
-    /// Returns whether the request is carried out at once even between MULTI and EXEC.
+    /// Returns whether the gateway handles the request at once even between MULTI and EXEC. It rejects other requests
+    /// of this type there.
     #[must_use]
     pub fn ends_a_transaction(self) -> bool {
         matches!(self, Own::Multi | Own::Exec | Own::Discard | Own::Watch | Own::Reset | Own::Quit)
@@ -160,7 +163,7 @@ pub fn names() -> impl ExactSizeIterator<Item = &'static str> {
 /// Parses a request for a store of `groups` groups. Overwrites `item` with the item for the state machines.
 ///
 /// # Errors
-/// The reason for which the request is refused.
+/// Returns the reason for which the request is refused.
 pub fn read(words: &[&[u8]], groups: u16, item: &mut Vec<u8>) -> Result<Wanted, Refusal> {
     item.clear();
     let mut name = [0; 16];
@@ -240,7 +243,9 @@ impl<'a> Reader<'a, '_> {
             "msetnx" if words.len().is_multiple_of(2) => {
                 let prepared = self.pairs(Op::Msetnx);
                 if matches!(prepared.target, Target::Several(_)) {
-                    return Err("CROSSPART MSETNX needs all its keys in one partition: give them the same {tag}".into());
+                    return Err(
+                        "CROSSPART MSETNX needs all its keys in one partition: use the same {tag} in all keys".into()
+                    );
                 }
                 prepared
             }
@@ -310,7 +315,7 @@ impl<'a> Reader<'a, '_> {
         Ok(self.one(Op::Expire, Shape::Plain, &[self.words[0], &options.to_bytes()]))
     }
 
-    /// Makes an item for the groups of all words, which are keys.
+    /// Makes an item for the groups of all words. Each word is a key.
     fn each(&mut self, op: Op, shape: Shape) -> Prepared {
         put_item(op, self.words.iter().copied(), self.item);
         self.spread(op, shape, 1)
@@ -336,7 +341,7 @@ impl<'a> Reader<'a, '_> {
         Prepared { op, target: Target::Several((0..self.groups).collect()), shape: Shape::Sum }
     }
 
-    /// Makes an item for a step of a scan. The upper bits of a cursor name a group.
+    /// Makes an item for a step of a scan. The upper 16 bits of a cursor are the number of a group.
     fn scan(&mut self) -> Result<Prepared, Refusal> {
         let cursor = std::str::from_utf8(self.words[0]).ok().and_then(|text| text.parse::<u64>().ok());
         let cursor = cursor.ok_or("ERR invalid cursor")?;
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_known_in_any_case_and_arguments_are_counted() {
+    fn names_ignore_case_and_arguments_are_counted() {
         for good in
             ["GET k", "gEt k", "set k v px 5 NX get", "mset a 1 b 2", "scan 0 match a* count 5", "flushall async"]
         {
@@ -427,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_has_one_name_and_is_read() {
+    fn names_of_requests_are_unique_and_known() {
         let known: std::collections::BTreeSet<&str> = names().collect();
         assert_eq!(known.len(), names().len());
         for (name, least, _) in ITEMS {

@@ -1,4 +1,4 @@
-//! A whole store on this host: its node processes and a gateway.
+//! The node processes of a whole store on this host.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -20,18 +20,18 @@ pub struct Shape {
     pub replicas: u16,
 }
 
-/// Limits for values of 64 KiB and for the answers to batches of queries. A small window suffices, because requests are
-/// sent in batches.
+/// Limits that permit values of 64 KiB and the answers to batches of queries. A small window suffices, because the
+/// gateway sends requests in batches.
 const LIMITS: &str = "[limits]\nmessage_bytes = 1179648\nwindow = 64\nclients = 8\nbody_ring_kib = 2304\nreply_bytes = 131072\n\
                       reply_ring_kib = 1024\nsessions = 64\n";
 
 /// Returns the configuration of a cluster of this shape. On `roce` each process has its own loopback address.
 ///
 /// # Errors
-/// If the number of groups or replicas is out of range.
+/// Returns an error if the number of groups or replicas is out of range.
 pub fn configuration(shape: &Shape) -> Result<String> {
-    ensure!((1..=200).contains(&shape.groups), "from 1 to 200 groups, not {}", shape.groups);
-    ensure!((1..=9).contains(&shape.replicas), "from 1 to 9 replicas, not {}", shape.replicas);
+    ensure!((1..=200).contains(&shape.groups), "the number of groups must be 1 to 200, not {}", shape.groups);
+    ensure!((1..=9).contains(&shape.replicas), "the number of replicas must be 1 to 9, not {}", shape.replicas);
     let mut text = format!("cluster = \"kv\"\nfabric = \"{}\"\n", shape.fabric);
     if shape.fabric == "roce" {
         text += "key = \"file:key\"\n";
@@ -67,7 +67,7 @@ impl Nodes {
     /// Writes the configuration into a directory, and starts all nodes there.
     ///
     /// # Errors
-    /// If the directory cannot be written, or a process cannot be started.
+    /// Returns an error if the directory cannot be written, or a process cannot be started.
     pub fn start(program: &Path, directory: &Path, shape: &Shape) -> Result<Nodes> {
         Nodes::start_configured(program, directory, shape, &configuration(shape)?)
     }
@@ -75,7 +75,7 @@ impl Nodes {
     /// Writes the given configuration for a cluster of this shape into a directory, and starts all nodes there.
     ///
     /// # Errors
-    /// As [`start`](Nodes::start).
+    /// Returns an error in the same cases as [`start`](Nodes::start).
     pub fn start_configured(program: &Path, directory: &Path, shape: &Shape, configuration: &str) -> Result<Nodes> {
         std::fs::write(directory.join("cluster.toml"), configuration)
             .with_context(|| format!("cannot write {}", directory.display()))?;
@@ -95,18 +95,19 @@ impl Nodes {
         let log = File::options().append(true).create(true).open(self.directory.join(format!("{name}.log")))?;
         let mut node = Command::new(&self.program);
         node.args(["node", name, "--config"]).arg(self.directory.join("cluster.toml"));
-        // Each demonstration has its own directory for sockets, so that two of them do not collide.
+        // Each demonstration has its own directory for sockets, so that two demonstrations do not collide.
         node.arg("--directory").arg(self.directory.join("sockets"));
         node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         node.spawn().with_context(|| format!("cannot start {}", self.program.display()))
     }
 
-    /// Kills a node, as `kill -9` does.
+    /// Kills a node with SIGKILL.
     ///
     /// # Errors
-    /// If no node of this name was started.
+    /// Returns an error if no node of this name was started.
     pub fn kill(&mut self, name: &str) -> Result<()> {
-        let (_, child) = self.children.iter_mut().find(|(known, _)| known == name).context("no such node")?;
+        let (_, child) =
+            self.children.iter_mut().find(|(known, _)| known == name).context("no node of this name was started")?;
         child.kill()?;
         child.wait()?;
         Ok(())
@@ -115,10 +116,11 @@ impl Nodes {
     /// Restarts a node that was killed.
     ///
     /// # Errors
-    /// If no node of this name was started, or the process cannot be started.
+    /// Returns an error if no node of this name was started, or the process cannot be started.
     pub fn restart(&mut self, name: &str) -> Result<()> {
         let child = self.spawn(name)?;
-        let (_, known) = self.children.iter_mut().find(|(known, _)| known == name).context("no such node")?;
+        let (_, known) =
+            self.children.iter_mut().find(|(known, _)| known == name).context("no node of this name was started")?;
         *known = child;
         Ok(())
     }

@@ -1,8 +1,9 @@
-//! The state machine of a group. It carries out the operations.
+//! The state machine of a group, which carries out the operations on the group's keys.
 //!
 //! # Invariants
-//! - The items of a batch are carried out in order. An item whose answer has no room is not carried out, and neither
-//!   are the items after it. They are answered [`Value::Again`], and the gateway sends them again.
+//! - The items of a batch are carried out in order. If the reply has no room for the answer to an item, neither this
+//!   item nor any item after it is carried out. The answer to each of them is [`Value::Again`], and the gateway sends
+//!   them again.
 //! - In a command to several groups, each group handles its own keys. No key of another group decides whether the
 //!   command is carried out, so either all groups carry it out or none.
 
@@ -15,18 +16,19 @@ use crate::store::{Entry, FrozenStore, LONGEST, SCAN_END, Store};
 use crate::wire::{Arguments, Ends, Item, Items, Op, SMALL, SetOptions, Sink, Value};
 
 const MS: u64 = 1_000_000;
-/// The only timer. It fires when the next key expires.
+/// Id of the only timer, which fires when the next key expires.
 const TIMER: u64 = 0;
 /// Maximum number of keys that one scan returns.
 const SCANNED: u32 = 1000;
-/// Room for the longest value and for the answers to the items after it, in bytes.
+/// Room for the longest value and for short answers to the items after it, in bytes.
 const ROOMY: usize = LONGEST + 2 * SMALL + BEHIND as usize;
 /// Room that a scan leaves for the answers to the items after it, in bytes.
 const BEHIND: u16 = 1024;
 
 const NOT_AN_INTEGER: Value<'_> = Value::Error("ERR value is not an integer or out of range");
 const OVERFLOW: Value<'_> = Value::Error("ERR increment or decrement would overflow");
-const MALFORMED: Value<'_> = Value::Error("ERR the gateway and the nodes are of different versions");
+const MALFORMED: Value<'_> =
+    Value::Error("ERR a node cannot parse the request: do the gateway and the nodes run the same version?");
 const TOO_LONG: Value<'_> = Value::Error("ERR the answer is longer than `reply_bytes` allows: ask for fewer keys");
 const VALUE_TOO_LONG: Value<'_> = Value::Error("ERR string exceeds maximum allowed size (64 KiB)");
 
@@ -38,7 +40,7 @@ pub struct Machine {
     timer: Option<u64>,
 }
 
-/// A position in the order.
+/// The time and the index of a position in the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Time of the position, in nanoseconds.
@@ -84,8 +86,8 @@ impl Machine {
         }
     }
 
-    /// Returns the maximum length of the answer to an item. If `room` suffices for the longest value, no key is looked
-    /// up.
+    /// Returns the maximum length of the answer to an item. If `room` suffices for the longest value, assumes this
+    /// length and does not look up the key.
     fn longest(&self, item: &Item<'_>, room: usize) -> usize {
         let length = |key: &[u8]| self.store.get(key, 0).map_or(0, |entry| entry.value.len()) + 5;
         let mut arguments = item.arguments;
@@ -100,7 +102,8 @@ impl Machine {
                 _ if gives => arguments.next().map_or(0, length),
                 Op::Mget => arguments.map(length).sum(),
                 Op::Scan => LONGEST + SMALL + usize::from(BEHIND),
-                // A transaction is not refused for the length of its answer, because another group may carry it out.
+                // A transaction is never refused for the length of its answer: another group might carry it out, and it
+                // would not be atomic.
                 Op::Exec => return 0,
                 _ => 0,
             }
@@ -322,7 +325,7 @@ impl Machine {
         keys.into_iter().for_each(|key| Value::Bytes(key).write(out));
     }
 
-    /// Sets the timer to the time at which the next key expires.
+    /// Sets the timer to the time at which the next key expires. Clears it if no key expires.
     fn wind(&mut self, at: &Context<'_>) {
         let next = self.store.next_end();
         if next == self.timer {
@@ -343,9 +346,10 @@ struct Room {
 }
 
 impl Room {
-    /// Refuses an item that needs `needs` bytes for its answer, with `behind` items after it, if there is not enough
-    /// room. After the first item that has to be sent again, all items have to be. An item whose answer has no room
-    /// even in an empty reply is refused permanently.
+    /// Refuses an item if the reply has no room for its answer of `needs` bytes and for the answers to the `behind`
+    /// items after it. Writes [`Value::Again`] if the item has to be sent again. In that case all items after it have
+    /// to be sent again too. If even an empty reply has no room for the answer, writes an error. Returns whether the
+    /// item was refused.
     fn refuses(&mut self, needs: usize, behind: usize, out: &mut impl Sink) -> bool {
         if !self.is_full && needs + behind <= out.room() {
             return false;
@@ -360,7 +364,7 @@ fn number(bytes: &[u8]) -> Option<i64> {
     bytes.try_into().ok().map(i64::from_le_bytes)
 }
 
-/// Parses a decimal number in its only canonical form: without plus sign, leading zeros and blanks.
+/// Parses a decimal number in its canonical form: without plus sign, leading zeros and blanks.
 #[must_use]
 pub fn decimal(bytes: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(bytes).ok()?;
@@ -405,7 +409,7 @@ impl StateMachine for Machine {
 
     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         self.store.restore(from)?;
-        // The group's timer is part of the same state, so it is set for this time already.
+        // The group's timers are restored together with the keys, so the timer is set for this time already.
         self.timer = self.store.next_end();
         Ok(())
     }
@@ -418,7 +422,7 @@ mod tests {
 
     const ALL: Partition = Partition { index: 0, of: 1 };
 
-    /// A reply with a limit of its length.
+    /// A reply of limited length. The second field is the limit in bytes.
     struct Limited(Vec<u8>, usize);
 
     impl Sink for Limited {
@@ -475,18 +479,18 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_never_has_room_is_refused_and_others_go_on() {
+    fn answer_that_never_has_room_is_refused_alone() {
         let mut machine = Machine::new(ALL);
         let long = set(&mut machine, b"long", 600);
         let answers = carried_out(&mut machine, 1000, &[(Op::Mget, &[long, long]), (Op::Strlen, &[long])]);
         assert!(answers[0].starts_with("Error(\"ERR the answer is longer"), "{answers:?}");
         assert_eq!(answers[1], "Integer(600)");
-        // With plenty of room no key is looked up, and the answer is the same.
+        // If the room suffices for the longest value, the machine does not look up the key, and the answer is the same.
         assert_eq!(carried_out(&mut machine, 1 << 20, &[(Op::Get, &[long])]), ["600 bytes"]);
     }
 
     #[test]
-    fn numbers_have_one_form() {
+    fn only_canonical_numbers_are_parsed() {
         for (text, number) in
             [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
         {
@@ -498,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_another_version_is_named() {
+    fn unknown_items_are_answered_with_an_error() {
         for bad in [&b""[..], b"\x01\x00", b"\x01\x00\xff\x00\x00"] {
             let mut out = Vec::new();
             Machine::new(ALL).carry_out(Place { time: 1, index: 1 }, bad, &mut out);

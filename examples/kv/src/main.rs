@@ -24,7 +24,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Kind {
-    /// Start everything on this host: nodes and a gateway; Ctrl-C ends it
+    /// Start nodes and a gateway on this host; Ctrl-C ends them
     Demo {
         /// Address at which the gateway listens
         #[arg(long, default_value = "127.0.0.1:6380")]
@@ -32,13 +32,13 @@ enum Kind {
         /// The fabric between the nodes
         #[arg(long, value_enum, default_value_t = Fabric::Shm)]
         fabric: Fabric,
-        /// Partitions of the keys, each a group
+        /// Number of partitions of the keys; each is a group
         #[arg(long, default_value_t = 2)]
         groups: u16,
-        /// Nodes of each group
+        /// Number of nodes of each group
         #[arg(long, default_value_t = 3)]
         replicas: u16,
-        /// Directory for the configuration and the nodes' logs; a new one if it is not given
+        /// Directory for the configuration and the nodes' logs [default: a new temporary directory]
         #[arg(long)]
         directory: Option<PathBuf>,
     },
@@ -73,8 +73,8 @@ enum Kind {
         /// How the gateway waits for the cluster
         #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
         wait: Wait,
-        /// Serve a store in this process instead, with this number of partitions and without replication, to measure
-        /// the gateway alone
+        /// Serve a store in this process instead of a cluster, with this number of partitions and without replication,
+        /// to measure the gateway alone
         #[arg(long, value_name = "GROUPS")]
         alone: Option<u16>,
     },
@@ -92,7 +92,7 @@ enum Wait {
     Adaptive,
     /// Sleep when there is nothing to do
     Block,
-    /// Poll all the time, which takes a processor for each process
+    /// Poll all the time, which occupies one processor for each process
     Poll,
 }
 
@@ -119,7 +119,7 @@ fn main() -> Result<()> {
         Kind::Node { name, config, directory, wait } => node(&name, &load(&config, directory.as_deref())?, wait),
         Kind::Gateway { listen, alone: Some(groups), .. } => {
             if groups == 0 {
-                bail!("--alone takes 1 or more partitions");
+                bail!("the number of partitions after --alone must be at least 1");
             }
             serve(&listen, Serves::Own(groups))
         }
@@ -138,7 +138,7 @@ fn load(config: &Path, directory: Option<&Path>) -> Result<Cluster> {
     })
 }
 
-/// Returns the index of the group that a node belongs to, and the number of groups.
+/// Returns the partition of a node: the index of its group, and the number of groups.
 fn partition(cluster: &Cluster, name: &str) -> Result<Partition> {
     let of = cluster.groups().count() as u16;
     Ok(Partition { index: cluster.group_of(name)?.index() as u16, of })
@@ -174,7 +174,7 @@ fn serve(listen: &str, serves: Serves) -> Result<()> {
 }
 
 fn demo(listen: &str, shape: &Shape, directory: Option<PathBuf>) -> Result<()> {
-    let own = std::env::current_exe().context("this program's own path")?;
+    let own = std::env::current_exe().context("cannot find the path of this program, which starts the nodes")?;
     let is_given = directory.is_some();
     let directory =
         directory.unwrap_or_else(|| std::env::temp_dir().join(format!("stentor-kv-{}", std::process::id())));

@@ -1,8 +1,8 @@
 //! The mapping of keys to groups.
 //!
-//! As in a Redis cluster, a key has one of 16384 slots. It is the CRC16 of the key, or of the text between the key's
-//! first `{` and the next `}` if this text is not empty. So `{user7}.name` and `{user7}.mail` are in one group. Group
-//! number g of n has the slots s with s·n / 16384 = g.
+//! As in a Redis cluster, a key has one of 16384 slots. The slot is the CRC16 of the key modulo 16384. If the text
+//! between the key's first `{` and the next `}` is not empty, the slot is the CRC16 of this text instead. So
+//! `{user7}.name` and `{user7}.mail` are in one group. Group number g of n has the slots s with s·n / 16384 = g.
 
 /// Number of slots.
 const SLOTS: u32 = 16384;
@@ -25,7 +25,7 @@ impl Partition {
     }
 }
 
-/// Returns the number of the group that has a key, if there are `groups` groups.
+/// Returns the number of the group that has a key, in a store of `groups` groups.
 #[inline]
 #[must_use]
 pub fn group_of(key: &[u8], groups: u16) -> u16 {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_as_many_slots_as_each_other_and_each_key_has_one() {
+    fn each_key_has_one_group_and_groups_have_equal_shares() {
         for groups in [1, 2, 3, 5, 16] {
             let mut counts = vec![0u32; usize::from(groups)];
             for n in 0..20_000u32 {

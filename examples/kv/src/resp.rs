@@ -1,19 +1,19 @@
 //! The Redis protocol: parses requests and writes replies.
 //!
-//! A request is an array of bulk strings, or one line with words (an *inline* request). Clients send nothing else, so
-//! this parser reads nothing else: in place, in one pass, with all lengths bounded. A general parser of the protocol
-//! accepts nested arrays of any depth, and no inline requests.
+//! A request is an array of bulk strings, or one line of words (an *inline* request). Clients send nothing else, so
+//! this parser accepts nothing else. It parses in place and in one pass, and all lengths are bounded. A general parser
+//! of the protocol would accept nested arrays of any depth, but no inline requests.
 
 use crate::store::LONGEST;
 
 /// Maximum number of words in a request.
 const MOST_WORDS: usize = 4096;
-/// Maximum size of an inline request and of a line with a length, in bytes.
+/// Maximum size of an inline request, in bytes.
 const LONGEST_LINE: usize = 16_384;
 /// Maximum size of a request, in bytes.
 pub const LONGEST_REQUEST: usize = 16 * LONGEST;
 
-/// The error of a malformed request. No bytes after it can be parsed.
+/// The error of a malformed request. The bytes after the request cannot be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 
@@ -21,7 +21,7 @@ pub struct Malformed(pub &'static str);
 /// bytes, or `None` if it is incomplete.
 ///
 /// # Errors
-/// If the bytes are not a request.
+/// Returns an error if the bytes are not a request.
 pub fn read_request(bytes: &[u8], words: &mut Vec<(usize, usize)>) -> Result<Option<usize>, Malformed> {
     words.clear();
     match bytes.first() {
@@ -50,14 +50,15 @@ pub fn read_request(bytes: &[u8], words: &mut Vec<(usize, usize)>) -> Result<Opt
         match bytes.get(end..end + 2) {
             None => return Ok(None),
             Some(b"\r\n") => words.push((from, end)),
-            Some(_) => return Err(Malformed("Protocol error: a bulk string does not end where it should")),
+            Some(_) => return Err(Malformed("Protocol error: the end of a bulk string does not match its length")),
         }
         at = end + 2;
     }
     Ok(Some(at))
 }
 
-/// Parses a number up to the end of its line. Returns it with the offset of the next line.
+/// Parses a number that ends with its line. Returns the number and the offset of the next line, or `None` if the line
+/// is incomplete.
 fn read_number(bytes: &[u8], at: usize) -> Result<Option<(i64, usize)>, Malformed> {
     let rest = &bytes[at..];
     let window = &rest[..rest.len().min(24)];
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_they_are() {
+    fn numbers_are_written_in_decimal() {
         let mut out = Vec::new();
         let mut writer = Writer { version: Version::Two, out: &mut out };
         [0, -1, 10, i64::MAX, i64::MIN].into_iter().for_each(|number| writer.integer(number));

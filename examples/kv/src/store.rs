@@ -2,12 +2,12 @@
 //!
 //! # Invariants
 //! - The store depends only on the commands and on the time of the order. The iteration order of hash tables is never
-//!   visible: [`scan`](Store::scan) goes by a hash that is the same on all nodes.
-//! - A key that has expired is not visible. It is removed at the next position of the order. The machine has a timer
-//!   for that, so that an idle group drops expired keys in time.
-//! - `freeze` copies one pointer for each of 1024 shards. A shard is copied if it changes while a frozen store shares
-//!   it.
-//! - `ends` has one pair for each key that expires, and no others.
+//!   visible: [`scan`](Store::scan) visits keys in the order of a hash that is the same on all nodes.
+//! - A key that has expired is not visible. The next command removes it. The machine also sets a timer, so that an idle
+//!   group removes expired keys in time.
+//! - `freeze` copies only one pointer for each of 1024 shards. The store copies a shard when it changes the shard while
+//!   a frozen store shares it.
+//! - `ends` has one pair for each key that expires, and no other pairs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::partition::{Partition, slot_of};
 
-/// Number of shards. Each shard is copied separately.
+/// Number of shards. A shard is the unit that the store copies after `freeze`.
 const SHARDS: u16 = 1024;
 
 /// The cursor at the end of a [scan](Store::scan).
@@ -24,12 +24,12 @@ pub const SCAN_END: u64 = (SHARDS as u64) << 32;
 /// Maximum length of a key and of a value, in bytes.
 pub const LONGEST: usize = 65_536;
 
-/// The value of a key.
+/// The value of a key, its version and its time of expiry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The bytes of the value.
     pub value: Vec<u8>,
-    /// The index of the command that changed the value last. It rises with each change.
+    /// Index of the last command that changed the value. The index rises with each change.
     pub version: u64,
     /// Time of the order at which the key expires, or 0 if it never does.
     pub ends: u64,
@@ -40,7 +40,7 @@ type Shard = HashMap<Box<[u8]>, Entry, foldhash::fast::RandomState>;
 /// Keys and their values.
 #[derive(Debug)]
 pub struct Store {
-    /// The keys that the store may have.
+    /// The partition to which the keys of the store belong.
     pub partition: Partition,
     shards: Vec<Arc<Shard>>,
     keys: u64,
@@ -61,7 +61,7 @@ impl Store {
         self.keys
     }
 
-    /// Returns the value of a key at this time.
+    /// Returns the value of a key, or `None` if there is no such key or it has expired at this time.
     #[inline]
     #[must_use]
     pub fn get(&self, key: &[u8], time: u64) -> Option<&Entry> {
@@ -69,7 +69,7 @@ impl Store {
         (entry.ends == 0 || entry.ends > time).then_some(entry)
     }
 
-    /// Sets a value.
+    /// Sets the value of a key.
     pub fn set(&mut self, key: &[u8], entry: Entry) {
         let ends = entry.ends;
         let shard = Arc::make_mut(&mut self.shards[shard_of(key)]);
@@ -81,7 +81,8 @@ impl Store {
         self.move_end(key, before.unwrap_or(0), ends);
     }
 
-    /// Changes an existing value, and sets its version.
+    /// Changes an existing value with `change`, and sets its version. Returns the result of `change`, or `None` if
+    /// there is no such key.
     pub fn change<R>(&mut self, key: &[u8], version: u64, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         let entry = Arc::make_mut(&mut self.shards[shard_of(key)]).get_mut(key)?;
         let before = entry.ends;
@@ -92,7 +93,7 @@ impl Store {
         Some(result)
     }
 
-    /// Removes a key.
+    /// Removes a key. Returns its value, or `None` if there is no such key.
     pub fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         let at = shard_of(key);
         if !self.shards[at].contains_key(key) {
@@ -121,7 +122,7 @@ impl Store {
         }
     }
 
-    /// Removes the keys that have expired.
+    /// Removes the keys that have expired at this time.
     pub fn expire(&mut self, time: u64) {
         while let Some((ends, _)) = self.ends.first()
             && *ends <= time
@@ -134,15 +135,15 @@ impl Store {
         }
     }
 
-    /// Returns the time at which the next key expires.
+    /// Returns the time at which the next key expires, or `None` if no key expires.
     #[must_use]
     pub fn next_end(&self) -> Option<u64> {
         self.ends.first().map(|(ends, _)| *ends)
     }
 
-    /// Visits about `count` keys, beginning at the cursor. The first cursor is 0. `take` returns `false` if it has no
-    /// room. Returns the next cursor, which is [`SCAN_END`] at the end. A key that exists during the whole scan is
-    /// visited at least once.
+    /// Calls `take` for about `count` keys, beginning at the cursor. The first cursor is 0. `take` returns `false` if
+    /// it has no room for the key. Returns the next cursor, which is [`SCAN_END`] at the end. A key that exists during
+    /// the whole scan is visited at least once.
     pub fn scan<'a>(&'a self, cursor: u64, count: u32, time: u64, mut take: impl FnMut(&'a [u8]) -> bool) -> u64 {
         let (mut taken, mut from) = (0u32, cursor);
         for (at, shard) in self.shards.iter().enumerate().skip((cursor >> 32) as usize) {
@@ -155,7 +156,7 @@ impl Store {
             keys.sort_unstable();
             let mut last = None;
             for (place, key) in keys {
-                // Keys with the same cursor are visited together.
+                // Several keys may have the same cursor. They are visited in one step, so that no key is skipped.
                 if (taken >= count && last != Some(place)) || !take(key) {
                     return place;
                 }
@@ -175,10 +176,10 @@ impl Store {
         FrozenStore { shards: self.shards.clone(), keys: self.keys }
     }
 
-    /// Replaces all keys by those that a frozen store wrote.
+    /// Replaces all keys by the keys that a frozen store wrote.
     ///
     /// # Errors
-    /// If the bytes are not those of a store.
+    /// Returns an error if a frozen store cannot have written these bytes.
     pub fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         let mut store = Store::new(self.partition);
         for _ in 0..read_u64(from)? {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_finds_each_key_once_whatever_the_count() {
+    fn scan_finds_each_key_once_for_any_count() {
         let mut store = Store::new(ALL);
         (0..3000u32).for_each(|n| store.set(&n.to_le_bytes(), entry(1, 0)));
         for count in [1, 10, 5000] {
@@ -275,11 +276,11 @@ mod tests {
             room -= 1;
             room >= 0
         });
-        assert!(next > 0 && next < SCAN_END, "it stops where there is no room");
+        assert!(next > 0 && next < SCAN_END, "the scan stops at the key that has no room");
     }
 
     #[test]
-    fn keys_end_in_time() {
+    fn keys_expire_in_time() {
         let mut store = Store::new(ALL);
         store.set(b"a", entry(1, 10));
         store.set(b"b", entry(2, 20));
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_store_stays_as_it_was() {
+    fn frozen_store_does_not_change() {
         let mut store = Store::new(ALL);
         (0..100u8).for_each(|n| store.set(&[n], entry(n, u64::from(n))));
         let frozen = store.freeze();
@@ -311,7 +312,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_store_is_a_map(steps in proptest::collection::vec((0u8..6, 0u8..8, 0u64..40), 0..200)) {
+        fn store_behaves_as_a_map(steps in proptest::collection::vec((0u8..6, 0u8..8, 0u64..40), 0..200)) {
             let (mut store, mut map, mut now) = (Store::new(ALL), BTreeMap::new(), 0);
             for (what, key, number) in steps {
                 match what {

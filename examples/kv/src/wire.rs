@@ -1,10 +1,10 @@
 //! The encoding of batches and values between a gateway and the state machines of a group.
 //!
-//! A *batch* is a number of items (16 bits) and the items. It is one command of the multicast, or one query. An *item* is an operation
-//! (8 bits), a number of arguments (16 bits), and for each a length (32 bits) and the bytes. All numbers are little-endian. The answer has
-//! one *value* for each item, in order.
+//! A *batch* is one command of the multicast, or one query. It consists of the number of items (16 bits) and the items.
+//! An *item* consists of an operation (8 bits), the number of arguments (16 bits), and for each argument its length (32
+//! bits) and its bytes. All numbers are little-endian. The answer to a batch has one *value* for each item, in order.
 
-/// The operation of an item.
+/// The operation of an item. The documentation of each operation shows its arguments → its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Op {
@@ -22,19 +22,19 @@ pub enum Op {
     Dbsize,
     /// cursor (8 bytes), count (4 bytes) → the next cursor (integer) and keys.
     Scan,
-    /// key → its version; 0 if there is no such key.
+    /// key → the key's version; 0 if there is no such key.
     Version,
     /// key, value, [`SetOptions`] → ok, nil, or the previous value.
     Set = 32,
-    /// key… → number of those that existed.
+    /// key… → number of these keys that existed; the keys are removed.
     Del,
-    /// key, difference (8 bytes) → the new value.
+    /// key, difference (8 bytes) → the new number.
     IncrBy,
     /// key, bytes → the new length.
     Append,
     /// (key, value)… → ok.
     Mset,
-    /// (key, value)… → 1 if no key existed and all are set, or 0. All keys are in one group.
+    /// (key, value)… → 1 if no key existed and all keys are set, or 0. All keys are in one group.
     Msetnx,
     /// key, [`SetOptions`] → 1 if the time of expiry was set, or 0.
     Expire,
@@ -44,7 +44,7 @@ pub enum Op {
     Getdel,
     /// → ok; all keys are removed.
     Flush,
-    /// (key, version)…, a batch → nil, or the values of the batch.
+    /// (key, version)…, a batch → nil if a key has another version, or the values of the batch.
     Exec,
 }
 
@@ -81,7 +81,8 @@ impl Op {
     }
 }
 
-/// The time at which a key expires, and the conditions under which it is set.
+/// The options of [`Op::Set`] and [`Op::Expire`]: the time of expiry, and the conditions under which the operation has
+/// an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetOptions {
     /// `true` to set the key only if it does not exist.
@@ -107,7 +108,7 @@ pub enum Ends {
     /// Never.
     #[default]
     Never,
-    /// This number of milliseconds after the time of the order.
+    /// The time of the order at the command, plus this number of milliseconds.
     In(i64),
     /// This time, in milliseconds since 1970.
     At(i64),
@@ -133,7 +134,7 @@ impl SetOptions {
         bytes
     }
 
-    /// Decodes the bytes of [`to_bytes`](SetOptions::to_bytes).
+    /// Decodes bytes that [`to_bytes`](SetOptions::to_bytes) returned. Returns `None` if they are malformed.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<SetOptions> {
         let ([flags, unit], rest) = bytes.split_first_chunk()?;
@@ -213,7 +214,7 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Reads the header of a batch.
+    /// Parses the number of items at the start of a batch. Returns `None` if the batch is too short.
     #[must_use]
     pub fn of_batch(batch: &'a [u8]) -> Option<Items<'a>> {
         let (count, bytes) = batch.split_first_chunk()?;
@@ -247,7 +248,7 @@ pub trait Sink {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Returns the number of bytes that still have room.
+    /// Returns the number of bytes that may still be appended.
     fn room(&self) -> usize;
 }
 
@@ -281,10 +282,10 @@ const ERROR: u8 = b'-';
 const ELSEWHERE: u8 = b'>';
 const AGAIN: u8 = b'~';
 
-/// Maximum size of a value that has no bytes of a key or a value, in bytes.
+/// Maximum encoded size of a value that contains no bytes of keys or of stored values, in bytes.
 pub const SMALL: usize = 128;
 
-/// A value, without the values that it contains.
+/// A value of an answer. The elements of an array are separate values after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
     /// There is no value.
@@ -301,7 +302,7 @@ pub enum Value<'a> {
     Error(&'a str),
     /// The item concerns only keys of other groups.
     Elsewhere,
-    /// The item was not carried out, because there was no room for its answer. This also holds for all items after it.
+    /// The item was not carried out, because the reply has no room for the answer to this item or to an earlier one.
     Again,
 }
 
@@ -325,7 +326,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Reads the first value. Returns it, and the bytes after it.
+    /// Parses the first value. Returns the value and the bytes after it, or `None` if the value is malformed.
     #[inline]
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<(Value<'a>, &'a [u8])> {
@@ -355,7 +356,8 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Skips the first value with all values that it contains. Returns the bytes after them.
+    /// Skips the first value, with all its elements if it is an array. Returns the bytes after it, or `None` if a value
+    /// is malformed.
     #[must_use]
     pub fn skip(bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (mut left, mut rest) = (1u64, bytes);
@@ -385,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_are_read_as_written() {
+    fn items_are_parsed_as_written() {
         let mut batch = 2u16.to_le_bytes().to_vec();
         put_item(Op::Set, [&b"key"[..], b"", &SetOptions::default().to_bytes()], &mut batch);
         put_item(Op::Dbsize, [], &mut batch);
@@ -398,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_written() {
+    fn values_are_parsed_as_written() {
         let all = [
             Value::Nil,
             Value::Ok,
@@ -424,12 +426,12 @@ mod tests {
         while !rest.is_empty() {
             (rest, count) = (Value::skip(rest).unwrap(), count + 1);
         }
-        assert_eq!(count, all.len() - 2, "an array goes with what it contains");
+        assert_eq!(count, all.len() - 2, "an array is skipped together with its elements");
     }
 
     proptest! {
         #[test]
-        fn options_are_read_as_written(flags in 0u8..64, unit in 0u8..3, ms in any::<i64>()) {
+        fn options_are_parsed_as_written(flags in 0u8..64, unit in 0u8..3, ms in any::<i64>()) {
             let ends = [Ends::Never, Ends::In(ms), Ends::At(ms)][usize::from(unit)];
             let has = |bit: u8| flags >> bit & 1 == 1;
             let (gt, lt) = (has(4), has(5));

@@ -1,4 +1,4 @@
-//! The store that answers batches: the groups of a cluster, or a store in this process for measuring the gateway alone.
+//! The store that answers batches: the groups of a cluster, or a store in this process to measure the gateway alone.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,7 @@ use stentor::{Cluster, Consistency, Group, LocalClient, Outcome, Refused, Reques
 use crate::machine::{Machine, Place};
 use crate::partition::Partition;
 
-/// The way in which a batch is answered.
+/// The way in which the store answers a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum How {
     /// The batch has a position in the order.
@@ -31,11 +31,11 @@ pub(super) enum Name {
 /// The outcome of a batch.
 #[derive(Debug)]
 pub(super) enum Answered<'a> {
-    /// The number of each group with its reply.
+    /// The reply of each group, with the group's number.
     Replies(Vec<(u16, &'a [u8])>),
-    /// The batch was not applied, and never will be.
+    /// No group has applied the batch, and none ever will.
     NotApplied(Refused),
-    /// The outcome is unknown, or the reply is lost.
+    /// The outcome is unknown, or the reply was lost. The field describes the reason.
     Unknown(String),
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Remote {
     client: LocalClient,
 }
 
-/// Time that a batch waits for a majority of its groups.
+/// Time for which a batch waits for a majority of each of its groups.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn connect(cluster: &Cluster, bind: Option<IpAddr>, wait: Option<WaitMode>) -> Result<LocalClient> {
@@ -67,7 +67,7 @@ fn connect(cluster: &Cluster, bind: Option<IpAddr>, wait: Option<WaitMode>) -> R
     Ok(client.connect_local()?)
 }
 
-/// The identity of a batch, and the reply of each group.
+/// The identity of a batch, and the reply of each group with the group's number.
 type OwnAnswer = (u64, Vec<(u16, Vec<u8>)>);
 
 pub(super) struct OwnStore {
@@ -91,7 +91,7 @@ impl Backend {
     /// Sends a batch to groups.
     ///
     /// # Errors
-    /// The reason for which the batch is not sent, and never will be.
+    /// Returns the reason for which the batch was not sent. No group ever applies it.
     pub(super) fn send(&mut self, to: &[u16], batch: &[u8], how: How) -> Result<Name, Refused> {
         match self {
             Backend::Cluster(remote) => remote.send(to, batch, how).map(Name::Cluster),
@@ -99,11 +99,12 @@ impl Backend {
         }
     }
 
-    /// Does one round of work. Calls `each` for each outcome. Returns the time until which the gateway may sleep, or
-    /// `None` if it may not sleep.
+    /// Does one round of work. Calls `each` for the outcome of each batch that has ended. Returns the time until which
+    /// the gateway may sleep, or `None` if it may not sleep.
     ///
     /// # Errors
-    /// The reason for which the cluster's client has ended. The outcomes of all batches in flight are unknown then.
+    /// Returns the reason for which the cluster's client has ended. In that case the outcomes of all batches in flight
+    /// are unknown.
     pub(super) fn turn(&mut self, mut each: impl FnMut(Name, Answered<'_>)) -> Result<Option<Instant>> {
         match self {
             Backend::Cluster(remote) => {
@@ -167,10 +168,10 @@ fn answered<'a>(groups: &[Group], outcome: &Outcome<'a>) -> Answered<'a> {
         }
         Outcome::NotApplied(refused) => Answered::NotApplied(*refused),
         Outcome::ReplyTooLong(_) => {
-            Answered::Unknown("it is applied, and the reply is longer than `reply_bytes`".into())
+            Answered::Unknown("the command was applied, but the reply is longer than `reply_bytes` and is lost".into())
         }
-        Outcome::Unknown(why) => Answered::Unknown(format!("it is applied once or never: {why}")),
-        _ => Answered::Unknown("it is applied once or never".into()),
+        Outcome::Unknown(why) => Answered::Unknown(format!("the command is applied once or never: {why}")),
+        _ => Answered::Unknown("the command is applied once or never".into()),
     }
 }
 

@@ -1,13 +1,14 @@
 //! The connection of one TCP client.
 //!
 //! # States
-//! *reading* → *waiting* (a burst of requests is in flight) → *reading* …, or → *closing* (the last replies are sent).
-//! If a client has shut down its side, its requests are answered before the connection is closed.
+//! A connection alternates between *reading* (no request is in flight) and *waiting* (a burst of requests is in
+//! flight). It ends with *closing* (the gateway writes the last replies). If a client has shut down its sending side,
+//! the gateway answers its requests before it closes the connection.
 //!
 //! # Invariants
 //! - Requests of one client take effect in the order in which they were sent, and the replies have this order. All
-//!   requests that have been received, up to [`MOST`], form a *burst*. The next burst begins when all requests of this
-//!   one are answered.
+//!   requests that have been received, up to [`MOST`], form a *burst*. The next burst begins when all requests of the
+//!   present burst are answered.
 //! - In a burst, a group receives either only queries, which its leader answers, or all requests in one order. So a
 //!   client that pipelines GET after SET reads the value that it wrote, and a client that only reads needs no position
 //!   in the order.
@@ -27,16 +28,17 @@ use crate::wire::{Op, Value, put_item};
 
 /// Maximum number of requests in a burst.
 const MOST: usize = 1024;
-/// Limit of unread replies, in bytes. Above it the gateway reads no requests from the client.
+/// Limit of replies that the client has not read, in bytes. Above this limit the gateway reads no requests from the
+/// client.
 const MOST_UNREAD: usize = 1 << 20;
 
 /// Capacity to which a connection shrinks an empty buffer, in bytes.
 const KEPT: usize = 16 << 10;
 
-/// A reply that is missing or has not been sent yet.
+/// The place of a reply that has not arrived yet, or has not been moved to the output yet.
 #[derive(Default)]
 struct Slot {
-    /// `None` if the reply has arrived.
+    /// Shape of the missing reply, or `None` if the reply has arrived.
     shape: Option<Shape>,
     reply: Vec<u8>,
 }
@@ -56,20 +58,23 @@ pub(super) struct Connection {
     /// The events for which epoll watches the socket.
     pub(super) watched_for: Interest,
     input: Vec<u8>,
+    /// Offset in `input` of the first request that has not been parsed.
     from: usize,
     output: Vec<u8>,
+    /// Number of bytes of `output` that have been written to the socket.
     sent: usize,
     slots: Vec<Slot>,
-    /// The number of slots in the burst. `missing` counts the unanswered ones, and `out` the ones whose replies are in
-    /// the output.
+    /// Number of slots in the burst.
     used: usize,
+    /// Number of slots in the burst whose replies have not arrived.
     missing: usize,
+    /// Number of slots in the burst whose replies are in the output.
     out: usize,
     transaction: Option<Transaction>,
     /// Watched keys with their versions. All of them are in one group.
     watched: Vec<(Vec<u8>, i64)>,
     closing: bool,
-    /// `true` if the client has shut down its side.
+    /// `true` if the client has shut down its sending side.
     ended: bool,
     words: Vec<(usize, usize)>,
 }
@@ -86,14 +91,14 @@ pub(super) struct Desk<'a> {
     pub(super) queues: &'a mut Queues,
     pub(super) groups: u16,
     pub(super) now: Instant,
-    /// The number of the connection and its generation.
+    /// The number and the generation of the connection.
     pub(super) me: (u32, u32),
     pub(super) facts: own::Facts,
-    /// Number of requests since the start.
+    /// Number of requests since the gateway's start or the last CONFIG RESETSTAT.
     pub(super) requests: &'a mut u64,
     pub(super) item: &'a mut Vec<u8>,
-    /// The items of the burst that go to one group each: the group, whether the item is a write, the slot, and the end
-    /// of the item in `bytes`.
+    /// The items of the burst that go to a single group. The fields are the group, whether the item needs a position in
+    /// the order, the slot, and the end of the item in `bytes`.
     pub(super) singles: &'a mut Vec<(u16, bool, u32, usize)>,
     pub(super) bytes: &'a mut Vec<u8>,
 }
@@ -135,7 +140,7 @@ impl Connection {
     /// Reads the available bytes. All connections share the buffer, because most of them are idle.
     ///
     /// # Errors
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         while self.reads() {
             match self.stream.read(buffer) {
@@ -155,8 +160,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns whether the gateway reads from this client. The gateway does not read while the client's input or output
-    /// buffer is full, because epoll would report an unhandled event again at once.
+    /// Returns whether the gateway reads from this client. It does not read while the client's input or output buffer
+    /// is full. Meanwhile epoll must not watch the socket for input, because it would report the unread bytes again and
+    /// again.
     fn reads(&self) -> bool {
         let has_room = self.input.len() - self.from < 2 * LONGEST_REQUEST;
         !self.closing && !self.ended && has_room && !self.is_full()
@@ -172,13 +178,13 @@ impl Connection {
         self.output.len() - self.sent >= MOST_UNREAD
     }
 
-    /// Begins bursts until one waits for replies or no request is left. Begins none while the connection closes or the
-    /// client has too many unread replies.
+    /// Begins bursts until a burst waits for replies or no request is left. Begins no burst while the connection closes
+    /// or the client has too many unread replies.
     pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
         while self.missing == 0 && !self.closing && !self.is_full() && self.begin_burst(desk) {}
     }
 
-    /// Begins a burst. Returns `false` if there was no request.
+    /// Begins a burst of the requests that have been received. Returns `false` if there was no complete request.
     fn begin_burst(&mut self, desk: &mut Desk<'_>) -> bool {
         desk.singles.clear();
         desk.bytes.clear();
@@ -228,8 +234,8 @@ impl Connection {
         any
     }
 
-    /// Pushes the items for one group each into the queues. A group receives either only queries or all items in one
-    /// order.
+    /// Pushes the items that go to a single group into the queues. If a burst has an ordered item for a group, all its
+    /// items for this group are ordered.
     fn send_burst(&mut self, desk: &mut Desk<'_>) {
         let Desk { queues, singles, bytes, now, me, .. } = desk;
         let mut from = 0;
@@ -281,7 +287,7 @@ impl Connection {
 
     fn send_item(&mut self, prepared: Prepared, desk: &mut Desk<'_>) -> Step {
         let Prepared { op, target, shape } = prepared;
-        // A time to live is relative to the present time of the order, so the query needs a position in the order.
+        // TTL replies with a duration from the present time of the order, so the query needs a position in the order.
         let ordered = op.is_write() || op == Op::Ttl;
         match target {
             Target::One(group) => {
@@ -313,13 +319,13 @@ impl Connection {
         self.answer_with(|writer| writer.simple("QUEUED"));
     }
 
-    /// Rejects a request between MULTI and EXEC. The rejection breaks the transaction, because the client expects one
-    /// reply for each command.
+    /// Rejects a request between MULTI and EXEC. The rejection breaks the transaction: EXEC must have one reply for
+    /// each command that the client has sent.
     fn refuse_in_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.broken = true;
         }
-        self.answer_with(|writer| writer.error("ERR this command has no place in a transaction"));
+        self.answer_with(|writer| writer.error("ERR this command is not permitted in a transaction"));
     }
 
     fn exec(&mut self, desk: &mut Desk<'_>) -> Step {
@@ -346,7 +352,7 @@ impl Connection {
         if !watched.is_empty() && groups.len() > 1 {
             self.answer_with(|writer| {
                 writer.error(
-                    "CROSSPART a transaction with WATCH has all its keys in one partition: give them the same {tag}",
+                    "CROSSPART a transaction with WATCH needs all its keys in one partition: use the same {tag} in all keys",
                 );
             });
             return Step::Next;
@@ -375,7 +381,7 @@ impl Connection {
         let known = self.watched.first().map(|(key, _)| &key[..]);
         if keys.iter().copied().chain(known).any(|key| group_of(key, desk.groups) != group) {
             self.answer_with(|writer| {
-                writer.error("CROSSPART WATCH needs all its keys in one partition: give them the same {tag}");
+                writer.error("CROSSPART WATCH needs all its keys in one partition: use the same {tag} in all keys");
             });
             return Step::Next;
         }
@@ -443,7 +449,7 @@ impl Connection {
         }
     }
 
-    /// Uses the next slot for a reply of the state machines.
+    /// Reserves the next slot for a reply of the state machines. Returns the slot's number.
     fn wait_for(&mut self, shape: Shape) -> u32 {
         self.next_slot().shape = Some(shape);
         self.missing += 1;
@@ -466,7 +472,7 @@ impl Connection {
         write(&mut Writer { version, out: &mut self.next_slot().reply });
     }
 
-    /// Stores the answer of the state machines to an item.
+    /// Writes the reply to an item that the state machines have answered.
     pub(super) fn answered(&mut self, slot: u32, parts: &[Part<'_>], groups: u16) {
         let (version, at) = (self.version, slot as usize);
         let Some(shape) = self.slots.get_mut(at).and_then(|slot| slot.shape.take()) else { return };
@@ -484,7 +490,7 @@ impl Connection {
         }
     }
 
-    /// Answers an item with an error, because no group answers it.
+    /// Replies with an error to an item that no group has answered.
     pub(super) fn failed(&mut self, slot: u32, why: &str) {
         let Some(slot) = self.slots.get_mut(slot as usize).filter(|slot| slot.shape.is_some()) else { return };
         slot.shape = None;
@@ -502,7 +508,7 @@ impl Connection {
         }
     }
 
-    /// Moves replies to the output, in order.
+    /// Moves the replies that have arrived to the output, in order, up to the first missing reply.
     fn put_out(&mut self) {
         while self.out < self.used
             && let Some(slot) = self.slots.get_mut(self.out).filter(|slot| slot.shape.is_none())
@@ -516,7 +522,8 @@ impl Connection {
     /// Writes as many bytes as the socket accepts.
     ///
     /// # Errors
-    /// If the connection is broken, or is closing and all replies are written.
+    /// Returns an error if the connection is broken, or if it is closing and all replies are written. In both cases the
+    /// caller closes the connection.
     pub(super) fn write(&mut self) -> io::Result<()> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {

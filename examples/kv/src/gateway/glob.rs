@@ -1,10 +1,11 @@
 //! Patterns of keys with the syntax of Redis: `*`, `?`, `[a-c]`, `[^a]` and `\` before a literal byte.
 
-/// Returns whether a pattern matches a whole text. The time is at most one attempt for each pair of a `*` and a byte of
-/// the text.
+/// Returns whether a pattern matches a whole text. Makes at most one attempt for each pair of a `*` in the pattern and
+/// a byte of the text.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
-    // The positions in the pattern and in the text at which to retry after a mismatch. They are after the last star.
+    // Positions in the pattern and in the text at which to retry after a mismatch. The position in the pattern is the
+    // one after the last star.
     let mut again: Option<(usize, usize)> = None;
     loop {
         if pattern.get(at) == Some(&b'*') {
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_what_they_do_in_redis() {
+    fn patterns_match_as_in_redis() {
         for (pattern, text) in [
             ("*", ""),
             ("*", "abc"),
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_long_time() {
+    fn many_stars_do_not_take_long() {
         assert!(!matches("a*".repeat(1000).as_bytes(), "a".repeat(900).as_bytes()));
         assert!(!matches(b"*a*a*a*a*a*a*a*a*b", "a".repeat(60_000).as_bytes()));
     }

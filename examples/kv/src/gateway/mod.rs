@@ -36,22 +36,22 @@ const READ_BYTES: usize = 64 << 10;
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 /// Pause between two attempts to reconnect to the cluster.
 const RETRY: Duration = Duration::from_millis(200);
-/// Time for which no client is accepted after descriptors have run out.
+/// Time for which the gateway accepts no clients after file descriptors have run out.
 const DEAF: Duration = Duration::from_millis(200);
 
-/// The store that a gateway uses.
+/// The store that a gateway serves.
 pub enum Serves {
     /// A cluster.
     Cluster {
         /// The cluster.
         cluster: Cluster,
-        /// The address of this host on the fabric.
+        /// Address of this host that the gateway uses on the fabric, or `None` for the default.
         bind: Option<IpAddr>,
-        /// The way in which the gateway waits for the cluster.
+        /// The way in which the gateway waits for the cluster, or `None` for the default.
         wait: Option<WaitMode>,
     },
-    /// A store in this process with this number of partitions. Nothing is replicated. It measures the cost of the
-    /// gateway itself.
+    /// A store in this process with this number of partitions and without replication. It serves to measure the cost of
+    /// the gateway itself.
     Own(u16),
 }
 
@@ -62,7 +62,7 @@ pub struct Gateway {
     backend: Backend,
     clients: Clients,
     buffer: Vec<u8>,
-    /// The time until which no client is accepted, because descriptors have run out.
+    /// Time until which the gateway accepts no clients, because file descriptors have run out.
     deaf_until: Option<Instant>,
     stop: Arc<AtomicBool>,
 }
@@ -72,7 +72,7 @@ struct Clients {
     groups: u16,
     places: Vec<(u32, Option<Connection>)>,
     free: Vec<u32>,
-    /// The connections that may have bytes to write or requests to start.
+    /// Numbers of the connections that may have bytes to write or requests to start.
     touched: Vec<u32>,
     queues: Queues,
     began: Instant,
@@ -85,20 +85,20 @@ struct Clients {
 }
 
 impl Gateway {
-    /// Listens at an address, and connects to the cluster. The gateway ends when `stop` is set.
+    /// Listens at an address, and connects to the cluster. [`run`](Gateway::run) returns when `stop` is set.
     ///
     /// # Errors
-    /// If the address is in use, or no majority of a group is reachable in time.
+    /// Returns an error if the address is in use, or no majority of a group is reachable in time.
     pub fn new(listen: &str, serves: Serves, stop: Arc<AtomicBool>) -> Result<Gateway> {
         raise_limit();
         let listener =
-            TcpListener::bind(listen).with_context(|| format!("cannot listen at {listen}: give another address"))?;
+            TcpListener::bind(listen).with_context(|| format!("cannot listen at {listen}: choose another address"))?;
         listener.set_nonblocking(true)?;
         let (backend, groups) = match serves {
             Serves::Cluster { cluster, bind, wait } => {
                 let groups = cluster.groups().count() as u16;
                 let backend = Backend::connect(cluster, bind, wait);
-                (backend.context("the gateway does not reach the cluster")?, groups)
+                (backend.context("the gateway cannot reach the cluster")?, groups)
             }
             Serves::Own(groups) => (Backend::own(groups), groups),
         };
@@ -134,7 +134,7 @@ impl Gateway {
     /// Serves clients until `stop` is set.
     ///
     /// # Errors
-    /// If a system call fails, or the cluster cannot be reached for a long time.
+    /// Returns an error if a system call fails, or the cluster cannot be reached for a long time.
     pub fn run(mut self) -> Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         let mut sleeps_until = None;
@@ -184,8 +184,9 @@ impl Gateway {
                 Ok((stream, _)) => self.add(stream)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_exhausted(&error) => {
-                    // The listener stays readable: without a pause the gateway would spin.
-                    eprintln!("no more clients for now: {error}; raise the limit of open files");
+                    // The listener stays readable, so epoll would wake the gateway again at once. The pause prevents a
+                    // busy loop.
+                    eprintln!("accepting no more clients for {DEAF:?}: {error}; raise the limit of open files");
                     epoll::delete(&self.epoll, &self.listener)?;
                     self.deaf_until = Some(Instant::now() + DEAF);
                     return Ok(());
@@ -212,7 +213,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Starts requests, handles answers, and writes replies. Returns the time until which there is nothing to do, or
+    /// Starts requests, handles answers, and writes replies. Returns the time until which the gateway may sleep, or
     /// `None` if there is work left.
     fn round(&mut self) -> Result<Option<Instant>> {
         self.go_on();
@@ -222,7 +223,7 @@ impl Gateway {
         let until = match turned {
             Ok(until) => until,
             Err(error) => {
-                eprintln!("the client of the cluster has ended, and another one begins: {error:#}");
+                eprintln!("the connection to the cluster has ended, and the gateway reconnects: {error:#}");
                 self.clients.lose(&error.to_string());
                 self.connect_again();
                 None
@@ -247,7 +248,7 @@ impl Gateway {
         }
     }
 
-    /// Writes to clients, and starts their next requests.
+    /// Writes to the touched clients, and starts their next requests.
     fn go_on(&mut self) {
         let mut touched = std::mem::take(&mut self.clients.touched);
         for place in touched.drain(..) {
@@ -261,11 +262,11 @@ impl Gateway {
         }
     }
 
-    /// Writes to a client, and starts its next requests. They include requests that waited until the client had read
-    /// replies.
+    /// Writes to a client, and starts its next requests. If the client had too many unread replies and has read some of
+    /// them, its waiting requests are started too.
     ///
     /// # Errors
-    /// If the connection is broken, or has been closed after its last reply.
+    /// Returns an error if the connection is broken, or has been closed after its last reply.
     fn go_on_with(&mut self, place: u32) -> io::Result<()> {
         loop {
             self.clients.begin(place);
@@ -301,7 +302,7 @@ impl Gateway {
 /// Raises the limit of open files, so that as many clients as possible can connect.
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // If that fails, the gateway serves fewer clients.
+    // If this call fails, the gateway serves fewer clients.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -360,7 +361,7 @@ impl Clients {
     fn lose(&mut self, why: &str) {
         let Clients { places, queues, touched, .. } = self;
         for batch in queues.lose() {
-            fail(places, touched, &batch.waiters, &format!("UNKNOWN it is applied once or never: {why}"));
+            fail(places, touched, &batch.waiters, &format!("UNKNOWN the command is applied once or never: {why}"));
         }
     }
 }

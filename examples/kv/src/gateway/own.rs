@@ -27,7 +27,8 @@ pub(super) struct Known {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Reads HELLO. Returns the requested version and the client's name.
+/// Parses HELLO. Returns the requested version, or `now` if the request names none, and the name that the client has
+/// set.
 pub(super) fn version_of(words: &[&[u8]], now: Version) -> Result<(Version, Option<Vec<u8>>), &'static str> {
     let version = match words.get(1).copied() {
         None => now,
@@ -39,7 +40,7 @@ pub(super) fn version_of(words: &[&[u8]], now: Version) -> Result<(Version, Opti
     while let Some(word) = words.next() {
         match word.to_ascii_lowercase().as_slice() {
             b"setname" => name = Some(words.next().ok_or("ERR syntax error in HELLO")?.to_vec()),
-            b"auth" => return Err("ERR there are no users and no passwords here: leave AUTH out"),
+            b"auth" => return Err("ERR this store has no users and no passwords: omit AUTH"),
             _ => return Err("ERR syntax error in HELLO"),
         }
     }
@@ -65,7 +66,7 @@ pub(super) fn hello(number: u64, writer: &mut Writer<'_>) {
     writer.array(0);
 }
 
-/// Answers CLIENT. Returns a name that the client has set for itself.
+/// Answers CLIENT. Returns the client's new name if the request sets it.
 pub(super) fn client(words: &[&[u8]], known: &Known, writer: &mut Writer<'_>) -> Option<Vec<u8>> {
     let line = || {
         let address = known.address.map_or_else(String::new, |address| address.to_string());
@@ -135,7 +136,7 @@ fn config(words: &[&[u8]], writer: &mut Writer<'_>) {
         }
         b"resetstat" => writer.simple("OK"),
         _ => writer.error(
-            "ERR of CONFIG there are GET and RESETSTAT: settings are in cluster.toml and the gateway's arguments",
+            "ERR CONFIG has only GET and RESETSTAT: change settings in cluster.toml or in the gateway's arguments",
         ),
     }
 }
@@ -160,8 +161,8 @@ fn command(words: &[&[u8]], writer: &mut Writer<'_>) {
             names().for_each(|name| writer.bulk(name.as_bytes()));
         }
         Some(b"docs") => writer.map(0),
-        // Clients use this reply only for hints.
+        // An empty reply suffices: clients use it only for hints.
         None | Some(b"info") => writer.array(0),
-        Some(_) => writer.error("ERR of COMMAND there are COUNT, LIST, DOCS and INFO"),
+        Some(_) => writer.error("ERR COMMAND has only COUNT, LIST, DOCS and INFO"),
     }
 }

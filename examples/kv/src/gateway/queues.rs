@@ -4,7 +4,7 @@
 //! - Items of one client to one group keep their order: they are in one batch, or a later item is not sent before the
 //!   earlier ones are answered. [`Connection`](super::connection) ensures this. Within a queue no item overtakes
 //!   another.
-//! - A refused batch was applied nowhere, so its items return to their places in the queue.
+//! - No group has applied a refused batch, so its items return to the front of the queue.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -18,18 +18,18 @@ use crate::wire::{Items, Value};
 const MOST_ITEMS: usize = 512;
 /// Maximum number of bytes in a batch, unless it is a single longer item.
 const MOST_BYTES: usize = 32 << 10;
-/// Maximum number of batches that are in flight to one group. While they are, the next batch grows.
+/// Maximum number of batches of one queue that are in flight. While they are in flight, the next batch grows.
 const UNDER_WAY: usize = 4;
 /// Maximum number of transactions and of commands to several groups that are in flight.
 const SPREAD_UNDER_WAY: usize = 32;
 /// Time for which a refused batch is retried.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The request that waits for an answer.
+/// A request that waits for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Waiter {
     pub(super) connection: u32,
-    /// Generation of the connection, since the number of a closed connection is reused.
+    /// Generation of the connection. It distinguishes connections, because the number of a closed connection is reused.
     pub(super) generation: u32,
     pub(super) slot: u32,
     /// Time of the request.
@@ -39,10 +39,12 @@ pub(super) struct Waiter {
 /// The items that wait to be sent to one group.
 #[derive(Default)]
 struct Queue {
+    /// The requests whose items wait, each with the length of its item in bytes.
     waiters: VecDeque<(Waiter, u32)>,
     bytes: Vec<u8>,
     /// Offset of the first item in `bytes` that has not been sent.
     from: usize,
+    /// Number of batches in flight.
     under_way: usize,
 }
 
@@ -75,7 +77,7 @@ impl Queue {
         }
     }
 
-    /// Puts items of a batch back in front of all others.
+    /// Puts items of a batch back to the front of the queue.
     fn put_back(&mut self, items: &[(Waiter, &[u8])]) {
         let mut bytes = Vec::new();
         items.iter().for_each(|(_, item)| bytes.extend_from_slice(item));
@@ -224,13 +226,13 @@ impl Queues {
         any
     }
 
-    /// Returns whether an item waits that could be sent now.
+    /// Returns whether an item is waiting that could be sent now.
     pub(super) fn is_waiting(&self) -> bool {
         let waits = |queue: &Queue| !queue.waiters.is_empty() && queue.under_way < UNDER_WAY;
         self.groups.iter().flatten().any(waits) || (!self.spread.is_empty() && self.spread_under_way < SPREAD_UNDER_WAY)
     }
 
-    /// Removes a batch that has ended, and returns it.
+    /// Removes a batch that is no longer in flight, and returns it.
     pub(super) fn take(&mut self, name: Name) -> Option<Batch> {
         let batch = self.under_way.remove(&name)?;
         match batch.to[..] {
@@ -242,8 +244,8 @@ impl Queues {
         Some(batch)
     }
 
-    /// Handles the answer to a batch: calls `each` with the value of each item. Items without room for an answer are
-    /// queued again.
+    /// Handles the answer to a batch: calls `each` with the value of each item. If the reply had no room for the
+    /// answers to the last items, queues these items again.
     pub(super) fn answered(
         &mut self,
         batch: Batch,
@@ -270,8 +272,8 @@ impl Queues {
         self.recycle(batch);
     }
 
-    /// Handles a batch that no group has applied. Queues the batch again until [`PATIENCE`] has passed, and returns it
-    /// after that.
+    /// Handles a batch that no group has applied. Queues the batch again if the reason is temporary and [`PATIENCE`]
+    /// has not passed since the request. Otherwise returns the batch.
     pub(super) fn refused(&mut self, batch: Batch, why: Refused) -> Option<Batch> {
         let passes = is_passing(why) || matches!(why, Refused::Unanswered(_) | Refused::Closed);
         if !passes || batch.is_old() {

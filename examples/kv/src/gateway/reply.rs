@@ -5,12 +5,13 @@ use crate::command::Shape;
 use crate::resp::Writer;
 use crate::wire::Value;
 
-const STRANGE: &str = "ERR a node gave an answer that this gateway does not know: they are of different versions";
+const STRANGE: &str =
+    "ERR a node sent an answer that this gateway cannot parse: do the gateway and the nodes run the same version?";
 
 /// The answer of one group to an item.
 pub(super) type Part<'a> = (u16, &'a [u8]);
 
-/// Writes the reply of this shape. `groups` is the number of groups.
+/// Writes the reply that has this shape. `groups` is the number of groups of the store.
 pub(super) fn write(shape: &Shape, parts: &[Part<'_>], groups: u16, writer: &mut Writer<'_>) {
     let before = writer.out.len();
     if write_shape(shape, parts, groups, writer).is_none() {
@@ -92,7 +93,7 @@ fn write_plain<'a>(bytes: &'a [u8], writer: &mut Writer<'_>) -> Option<&'a [u8]>
     Some(rest)
 }
 
-/// Writes the values of keys, each of which comes from the key's group.
+/// Writes the values of several keys. `of` is the group of each key, and each value comes from the part of that group.
 fn write_values(of: &[u16], parts: &[Part<'_>], writer: &mut Writer<'_>) -> Option<()> {
     let mut rests: Vec<Part<'_>> = Vec::with_capacity(parts.len());
     for (group, bytes) in parts {
@@ -141,8 +142,8 @@ fn write_scan(
     Some(())
 }
 
-/// Writes the replies of a transaction. Each group has answered all commands, with `Elsewhere` if a command concerns
-/// only keys of other groups.
+/// Writes the replies of a transaction. Each group has answered each command. The answer is `Elsewhere` if the command
+/// concerns only keys of other groups.
 fn write_exec(shapes: &[Shape], parts: &[Part<'_>], groups: u16, writer: &mut Writer<'_>) -> Option<()> {
     let mut rests: Vec<Part<'_>> = Vec::with_capacity(parts.len());
     for (group, bytes) in parts {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_goes_on_in_the_next_group() {
+    fn scan_continues_in_the_next_group() {
         let scan = |group, place| {
             written(
                 &Shape::Scan(group, Some(b"k*".to_vec())),
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_has_a_reply_for_each_command() {
+    fn transaction_has_a_reply_for_each_command() {
         let shapes = vec![Shape::Plain, Shape::Sum, Shape::Flag];
         let parts = [
             (0, vec![Value::Array(3), Value::Ok, Value::Integer(1), Value::Elsewhere]),

@@ -1,7 +1,8 @@
 //! Injects faults while clients read and write: nodes are killed, stopped and partitioned, and gateways are killed. For
-//! each key there must be an order that explains every reply.
+//! each key, an order of the requests must exist that explains every reply.
 //!
-//! `STENTOR_KV_SECONDS` is the duration of the faults, and `STENTOR_KV_SEED` their seed.
+//! `STENTOR_KV_SECONDS` is the time for which faults are injected, and `STENTOR_KV_SEED` is the seed of the random
+//! choices.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +22,7 @@ const CLIENTS: u64 = 6;
 const KEYS: u64 = 4;
 
 /// The model of one key. Its state is the key's value. An operation is a request without the key, and an answer is the
-/// reply over TCP.
+/// reply as bytes of the protocol.
 struct Key;
 
 impl Model for Key {
@@ -110,7 +111,7 @@ impl Run {
         let groups: GroupSet = [Group(0)].into_iter().collect();
         let operation = operation.into_bytes();
         let call = Call { session, generation: 1, submitted, groups, operation, kind, outcome, observed: Vec::new() };
-        self.calls.lock().expect("nobody panics with it").entry(key).or_default().push(call);
+        self.calls.lock().expect("no client panics while it holds the lock").entry(key).or_default().push(call);
         lives
     }
 }
@@ -153,27 +154,28 @@ impl Faults {
                 (1, _) => {
                     self.stops += 1;
                     let mut nodes = store.nodes.children.iter();
-                    let (_, child) = nodes.find(|(name, _)| *name == node).expect("it was started");
+                    let (_, child) = nodes.find(|(name, _)| *name == node).expect("the node was started");
                     let pid = Pid::from_child(child);
-                    kill_process(pid, Signal::STOP).expect("it is ours");
+                    kill_process(pid, Signal::STOP).expect("a signal to a child of this process");
                     ms(chance, 1500);
-                    kill_process(pid, Signal::CONT).expect("it is ours");
+                    kill_process(pid, Signal::CONT).expect("a signal to a child of this process");
                 }
                 (2..=3, Some(hosts)) => {
                     self.cuts += 1;
-                    assert!(hosts.reaches(member), "host {member} is not there before its cut");
+                    assert!(hosts.reaches(member), "host {member} cannot be reached before its link is cut");
                     hosts.set_up(member, false);
-                    assert!(!hosts.reaches(member), "host {member} is reached although its link is down");
+                    assert!(!hosts.reaches(member), "host {member} can be reached although its link is down");
                     ms(chance, 3000);
                     hosts.set_up(member, true);
-                    // As below, the members that were left behind need time to fetch the keys.
+                    // The members on this host must fetch the keys that they missed before the next fault, as after a
+                    // kill.
                     std::thread::sleep(Duration::from_millis(1500));
                 }
                 _ => {
                     self.kills += 1;
-                    store.nodes.kill(&node).expect("it runs");
+                    store.nodes.kill(&node).expect("the node runs");
                     ms(chance, 500);
-                    store.nodes.restart(&node).expect("it starts");
+                    store.nodes.restart(&node).expect("the node starts");
                     // A majority must have the keys, so the next fault waits until this node has fetched them.
                     std::thread::sleep(Duration::from_millis(1500));
                 }
@@ -182,7 +184,7 @@ impl Faults {
     }
 }
 
-/// Runs clients of a store of two partitions under faults, and checks the history of each key. Returns the number of
+/// Runs clients of a store of two partitions under faults, and checks the history of each key. Returns the counts of
 /// faults.
 fn torment(mut store: Store, hosts: Option<&Hosts>, seconds: u64) -> Faults {
     let seed = number_of_environment("STENTOR_KV_SEED", 1);
@@ -204,8 +206,8 @@ fn torment(mut store: Store, hosts: Option<&Hosts>, seconds: u64) -> Faults {
     faults.inject(&mut store, hosts, until, &mut Chance(seed));
     std::thread::sleep(Duration::from_secs(2));
     run.ends.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.join().expect("it ends"));
-    let calls = std::mem::take(&mut *run.calls.lock().expect("nobody panics with it"));
+    clients.into_iter().for_each(|client| client.join().expect("the client thread does not panic"));
+    let calls = std::mem::take(&mut *run.calls.lock().expect("no client panics while it holds the lock"));
     let (mut answered, mut unknown) = (0, 0);
     for (key, calls) in calls {
         let mut history = History::new();
@@ -238,7 +240,7 @@ fn hosts_that_are_cut_off_lose_nothing() {
 }
 
 #[test]
-fn a_stale_read_would_be_seen() {
+fn stale_read_is_detected() {
     let groups: GroupSet = [Group(0)].into_iter().collect();
     let call = |kind, submitted, operation: &str, reply: &str| Call {
         session: submitted,

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Timeout of a reply. It is longer than the gateway retries a command.
+/// Timeout of a reply. It is longer than the time for which the gateway retries a command.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Connection {

@@ -11,25 +11,25 @@ use std::time::Duration;
 use stentor_kv::demo::{Shape, configuration};
 
 pub(crate) const HOSTS: u16 = 3;
-/// Environment variable that is set in a process inside its own namespaces.
+/// Environment variable that is set in a process with its own namespaces.
 const INSIDE: &str = "STENTOR_KV_HOSTS";
 
-/// The hosts of this process, which is alone in its namespaces. The kernel removes them with the process.
+/// The hosts of this process, which has namespaces of its own. The kernel removes the namespaces when the process ends.
 ///
-/// Host *m* has the members *m* of all groups. The link `v`*m* joins it to the bridge.
+/// Host *m* runs member *m* of each group. The link `v`*m* connects the host to the bridge.
 #[derive(Debug)]
 pub(crate) struct Hosts(());
 
 impl Hosts {
-    /// Creates the hosts. A process without its own namespaces runs this test again in a process that has them, and
-    /// returns `None`.
+    /// Creates the hosts if this process has its own namespaces. Otherwise runs the test again in a process with its
+    /// own namespaces, and returns `None`.
     pub(crate) fn new(test: &str) -> Option<Hosts> {
         if std::env::var_os(INSIDE).is_none() {
             let mut again = Command::new("unshare");
             again.arg("-rnm").arg(std::env::current_exe().expect("it runs"));
             again.args(["--exact", test, "--nocapture", "--include-ignored"]).env(INSIDE, "1");
             let status = again.status().expect("`unshare` starts: install util-linux");
-            assert!(status.success(), "in namespaces of its own the test ended with {status}");
+            assert!(status.success(), "the test in its own namespaces ended with {status}");
             return None;
         }
         let run = |line: &str| {
@@ -54,7 +54,7 @@ impl Hosts {
         configuration(shape).expect("a possible shape").replace("127.77.", "10.77.")
     }
 
-    /// Returns a program that runs `program` on the host of the node's name.
+    /// Writes a script that runs `program` on the host that the node's name selects. Returns the path of the script.
     pub(crate) fn program(&self, program: &Path, directory: &Path) -> PathBuf {
         let path = directory.join("node.sh");
         let text = format!("#!/bin/sh\nexec ip netns exec \"h${{2##*.}}\" '{}' \"$@\"\n", program.display());
@@ -63,14 +63,15 @@ impl Hosts {
         path
     }
 
-    /// Returns whether packets reach a host. If they do, the host answers that nobody listens at this port.
+    /// Returns whether packets reach a host. A host that is reached refuses the connection, because no process listens
+    /// at this port.
     pub(crate) fn reaches(&self, host: u64) -> bool {
         let address = SocketAddr::from(([10, 77, 1, host as u8], 9));
         let connected = TcpStream::connect_timeout(&address, Duration::from_millis(100));
         connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     }
 
-    /// Disconnects a host from all others, or reconnects it.
+    /// Reconnects a host if `up` is `true`. Otherwise disconnects it from all other hosts.
     pub(crate) fn set_up(&self, host: u64, up: bool) {
         let state = if up { "up" } else { "down" };
         let status = Command::new("ip").args(["link", "set", &format!("v{host}"), state]).status().expect("iproute2");

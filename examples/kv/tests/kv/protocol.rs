@@ -12,7 +12,7 @@ fn answers(client: &mut Connection, script: &[(&str, &str)]) {
     }
 }
 
-/// Checks the basic requests, for which a gateway with its own store and a cluster reply alike.
+/// Checks the basic requests. A gateway with its own store must reply as a cluster does.
 fn basics(client: &mut Connection) {
     answers(
         client,
@@ -92,7 +92,7 @@ fn transactions(client: &mut Connection, other: &mut Connection) {
             ("MGET a b c d", "+QUEUED"),
             ("EXEC", "*4 +OK :2 +OK *4 2 5 6 7"),
             ("MULTI", "+OK"),
-            ("PING", "-ERR this command has no place in a transaction"),
+            ("PING", "-ERR this command is not permitted in a transaction"),
             ("SET a 9", "+QUEUED"),
             ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
             ("MULTI", "+OK"),
@@ -134,7 +134,7 @@ fn gateway_with_its_own_store_answers_as_redis_does() {
 }
 
 #[test]
-fn a_cluster_answers_as_redis_does() {
+fn cluster_answers_as_redis_does() {
     let store = Store::start("shm", 2);
     let mut client = Connection::to(store.gateway.port);
     basics(&mut client);
@@ -146,22 +146,22 @@ fn a_cluster_answers_as_redis_does() {
 }
 
 #[test]
-fn a_store_answers_over_roce() {
+fn store_answers_over_roce() {
     let store = Store::start("roce", 2);
     let mut client = Connection::to(store.gateway.port);
     basics(&mut client);
     pipelines(&mut client);
 }
 
-/// Keys expire by the time of the order, even if there are no other commands.
+/// Checks that keys expire by the time of the order, even if there are no other commands.
 fn keys_end(client: &mut Connection) {
     answers(client, &[("FLUSHALL", "+OK"), ("SET t x PX 300", "+OK"), ("SETEX u 100 y", "+OK"), ("GET t", "x")]);
     let began = Instant::now();
     while client.ask("GET t") != "$-1" {
-        assert!(began.elapsed() < Duration::from_secs(10), "it never ends");
+        assert!(began.elapsed() < Duration::from_secs(10), "the key never expires");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(began.elapsed() >= Duration::from_millis(200), "it ended after {:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_millis(200), "the key expired after only {:?}", began.elapsed());
     answers(client, &[("DBSIZE", ":1"), ("SET u z KEEPTTL", "+OK"), ("SET u z", "+OK"), ("TTL u", ":-1")]);
 }
 
@@ -185,8 +185,8 @@ fn scans(client: &mut Connection) {
     assert_eq!(client.ask("SCAN 0 COUNT 1000 MATCH nothing*").split(' ').next_back(), Some("*0"));
 }
 
-/// Many pipelined requests to several groups: the replies have the order of the requests, and each request sees the
-/// earlier ones.
+/// Pipelines many requests to several groups. Checks that the replies have the order of the requests, and that each
+/// request sees the effects of the earlier requests.
 fn pipelines(client: &mut Connection) {
     client.ask("FLUSHALL");
     let keys = ["a", "b", "foo", "bar"];
@@ -211,7 +211,7 @@ fn pipelines(client: &mut Connection) {
     }
 }
 
-/// Values of up to 64 KiB, even if the answers do not fit into one reply of a group.
+/// Checks values of up to 64 KiB, whose answers together do not fit into one reply of a group.
 fn long_values(client: &mut Connection) {
     let long = "v".repeat(65_536);
     for n in 0..6 {
@@ -260,25 +260,25 @@ fn malformed_request_closes_only_its_connection() {
         assert_eq!(in_words(&client.reply().unwrap()), "+PONG");
         let reply = in_words(&client.reply().unwrap());
         assert!(reply.starts_with("-ERR Protocol error"), "{reply}");
-        assert!(client.reply().is_err(), "it is closed");
+        assert!(client.reply().is_err(), "the connection is closed");
     }
     assert_eq!(other.ask("PING"), "+PONG");
 }
 
-/// A client that shuts down its sending side receives the answers to its requests.
 #[test]
-fn client_that_shuts_down_its_side_gets_its_answers() {
+fn client_that_shuts_down_its_side_receives_its_replies() {
     let store = Store::start("shm", 1);
     let mut client = Connection::to(store.gateway.port);
     client.write(b"SET a 1\r\nINCR a\r\n").unwrap();
     client.end_output();
     assert_eq!((client.reply().unwrap(), client.reply().unwrap()), (b"+OK\r\n".to_vec(), b":2\r\n".to_vec()));
-    assert!(client.reply().is_err(), "it is closed");
+    assert!(client.reply().is_err(), "the connection is closed");
 }
 
-/// A client that sends many requests and reads no replies delays only itself, and the gateway does not spin for it.
+/// A client that sends many requests and reads no replies delays only itself. The gateway consumes no processor time
+/// for it.
 #[test]
-fn a_client_that_does_not_read_waits() {
+fn client_that_does_not_read_delays_only_itself() {
     const ASKED: usize = 1000;
     let gateway = Gateway::start(&["--alone", "1"], 0);
     let (mut client, mut other) = (Connection::to(gateway.port), Connection::to(gateway.port));
@@ -287,7 +287,7 @@ fn a_client_that_does_not_read_waits() {
     let mut asks = client.another();
     let asking = std::thread::spawn(move || {
         (0..ASKED).for_each(|_| asks.write(b"GET a\r\n").unwrap());
-        // These bytes stay in the socket.
+        // The following bytes stay in the socket.
         std::thread::sleep(Duration::from_millis(300));
         (0..ASKED).for_each(|_| asks.write(b"PING\r\n").unwrap());
     });
@@ -296,7 +296,7 @@ fn a_client_that_does_not_read_waits() {
     let before = gateway.processor_ticks();
     std::thread::sleep(Duration::from_millis(1000));
     let used = gateway.processor_ticks() - before;
-    assert!(used < 30, "{used} ticks of 10 ms in a second in which nothing can be done");
+    assert!(used < 30, "{used} processor ticks of 10 ms in a second in which the gateway has no work");
     for _ in 0..ASKED {
         assert_eq!(client.reply().unwrap().len(), value.len() + 10);
     }

@@ -32,9 +32,9 @@ impl Gateway {
             .expect("the program is built");
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("it says when it is ready");
+        BufReader::new(output).read_line(&mut line).expect("the gateway prints a line when it is ready");
         let port = line.trim().strip_prefix("ready at port ").and_then(|port| port.parse().ok());
-        Gateway { child, port: port.unwrap_or_else(|| panic!("it says: {line}")) }
+        Gateway { child, port: port.unwrap_or_else(|| panic!("the gateway printed: {line}")) }
     }
 }
 
