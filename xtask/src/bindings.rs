@@ -1,5 +1,5 @@
-//! The bindings to rdma-core and libfabric. They are generated from the headers and committed; this module compares
-//! both.
+//! The bindings to rdma-core and libfabric. The committed bindings were generated from the headers. This module
+//! generates them again, and compares both versions.
 
 use std::fs;
 use std::path::Path;
@@ -37,8 +37,8 @@ pub(crate) const NEEDS: Needs = Needs {
     things: &["infiniband/verbs.h", "rdma/fi_domain.h", "libclang", "stdio.h"],
     sources: &["xtask/src/bindings.rs", "xtask/src/bin/bindings.rs"],
 };
-/// The arguments that build the generator. It is a separate program, because its dependencies take longer to build than
-/// everything else here.
+/// The arguments that build the generator. The generator is a separate program, because its dependencies take longer to
+/// build than all of `xtask`.
 const GENERATOR: [&str; 6] = ["-p", "xtask", "--features", "bindings", "--bin", "bindings"];
 
 /// Generates the bindings and compares them with the committed ones.
@@ -53,7 +53,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         let file = library.file;
         let committed = fs::read_to_string(context.root.join(file)).with_context(|| format!("cannot read {file}"))?;
         compare(library, &committed, &text?)?;
-        println!("{file} is what {} {} says", library.name, library.version());
+        println!("{file} matches {} {}", library.name, library.version());
     }
     Ok(Outcome::Passed)
 }
@@ -94,7 +94,7 @@ fn compare(library: &Library, committed: &str, generated: &str) -> Result<()> {
             (None, None) => return Ok(()),
             (a, b) if a == b => {}
             (a, b) => bail!(
-                "{}:{line}: `{}`, where {} {} says `{}`: run `cargo xtask bindings` and look at the difference",
+                "{}:{line}: `{}`, but the headers of {} {} yield `{}`: run `cargo xtask bindings` and check the difference",
                 library.file,
                 a.unwrap_or_default(),
                 library.name,

@@ -63,7 +63,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         println!("stentor bench {}", bench.join(" "));
         wrong.extend(judge(&ratios)?.into_iter().map(|row| format!("bench {}: {row}", bench.join(" "))));
     }
-    ensure!(wrong.is_empty(), "bounds that are none, because a figure is better:\n{}", wrong.join("\n"));
+    ensure!(wrong.is_empty(), "bounds that are wrong, because a figure is better:\n{}", wrong.join("\n"));
     Ok(Outcome::Passed)
 }
 

@@ -13,13 +13,13 @@ use crate::cargo::{Context, capture, run};
 use crate::programs;
 use crate::step::Outcome;
 
-/// Seeds of the multicast without mutants. Each mutant must be found within the same number of seeds.
+/// Number of seeds of the multicast without mutants. Each mutant must be found within the same number of seeds.
 const SEEDS: u64 = 1000;
 /// Maximum time of a simulation run without mutants on two cores, in seconds. It is five times the longest run on an
 /// idle machine. So a run that hangs is found, and a slow machine does not fail the step.
 const MOST_SECONDS: f64 = 180.0;
-/// Mutants in writes by fan-out sets. One run in four has sets, so these mutants are searched in runs that all have
-/// sets.
+/// Mutants of writes to fan-out sets. By default only one run in four has sets, so the runs that search for these
+/// mutants all have sets.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
 /// Mutants of the multicast that only show under a fault profile: their names, and the profile.
 const UNDER_PROFILES: [(&str, &str); 9] = [
@@ -88,10 +88,10 @@ pub(crate) struct Demo {
     /// The counts of the switch, if there is one.
     #[serde(default)]
     switch: Option<Switched>,
-    /// Number of writes for each message by step of the protocol, in the real demonstration. `items_by_step` is the
-    /// number with one write for each receiver.
+    /// Number of writes for each message, by step of the protocol.
     #[serde(default)]
     writes_by_step: BTreeMap<String, f64>,
+    /// Number of writes for each message, by step of the protocol, if each receiver needed a separate write.
     #[serde(default)]
     items_by_step: BTreeMap<String, f64>,
     /// The time from the kill of a leader to the next delivery.
@@ -127,7 +127,7 @@ fn simulate(context: &Context, simulation: &str, seeds: u64) -> Result<()> {
     let range = format!("0..{seeds}");
     let (good, found): (_, Simulated) = stentor(context, &["sim", simulation, "--seeds", &range, "--json"])?;
     judge(simulation, "", &found, seeds)?;
-    ensure!(good, "the simulation found nothing but failed");
+    ensure!(good, "the simulation found no violation, but the command failed");
     Ok(())
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
     let seeds = format!("0..{SEEDS}");
     for (protocol, least) in PLANTS {
         let (_, names): (_, Vec<String>) = document(&planted, &["sim", protocol, "--plants", "--json"])?;
-        ensure!(names.len() >= least, "{} planted bugs of `{protocol}`; there were {least}", names.len());
+        ensure!(names.len() >= least, "{} mutants of `{protocol}`; there were {least}", names.len());
         for name in names {
             let mut arguments = vec!["sim", protocol, "--seeds", &seeds, "--plant", &name, "--json"];
             if OF_SETS.contains(&name.as_str()) {
@@ -168,8 +168,8 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
 /// Runs a simulation with a mutant, which the simulation must find.
 fn hunt(planted: &Path, protocol: &str, name: &str, arguments: &[&str]) -> Result<()> {
     let (good, found): (_, Simulated) = document(planted, arguments)?;
-    let violation = found.first_violation.with_context(|| format!("planted bug `{name}` was not found"))?;
-    ensure!(!good && found.violations > 0, "planted bug `{name}` was found but the command ended well");
+    let violation = found.first_violation.with_context(|| format!("mutant `{name}` was not found"))?;
+    ensure!(!good && found.violations > 0, "mutant `{name}` was found, but the command succeeded");
     println!("{protocol} {name}: breaks {} at seed {}", violation.property, violation.seed);
     Ok(())
 }
@@ -211,8 +211,8 @@ const DEMONSTRATIONS: usize = 20;
 fn demonstrate(context: &Context) -> Result<f64> {
     let (good, found): (_, Demo) = stentor(context, &["demo", "--json"])?;
     shown(&found)?;
-    ensure!(good, "the demonstration was sound but failed");
-    let failover = found.failover_ms.context("the demonstration tells of no fail-over: was no leader killed?")?;
+    ensure!(good, "every property held, but the demonstration failed");
+    let failover = found.failover_ms.context("the demonstration reports no fail-over: was no leader killed?")?;
     let (deliveries, properties) = (found.deliveries, found.properties.len());
     println!("{deliveries} deliveries, {properties} properties ok, fail-over {failover:.1} ms");
     Ok(failover)
@@ -240,8 +240,8 @@ pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
         let arguments = ["demo", "--fabric", "roce", "--switch", "--json"];
         let (good, found): (_, Demo) = stentor(context, &[&arguments[..], lossy].concat())?;
         shown(&found)?;
-        ensure!(good, "the demonstration was sound but failed");
-        let Some(Switched { copies }) = found.switch else { bail!("no switch is told of") };
+        ensure!(good, "every property held, but the demonstration failed");
+        let Some(Switched { copies }) = found.switch else { bail!("the demonstration reports no switch") };
         let (posted, receivers) = (found.writes_by_step["body"], found.items_by_step["body"]);
         ensure!(copies > 0 && posted < receivers, "the switch made {copies} copies");
         println!(
@@ -252,7 +252,7 @@ pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
     }
     let (good, found): (_, Demo) = stentor(context, &["demo", "--neb", "--fabric", "roce", "--switch", "--json"])?;
     shown(&found)?;
-    ensure!(good, "the broadcast was sound but failed");
+    ensure!(good, "every property held, but the broadcast failed");
     let copies = found.switch.map_or(0, |switch| switch.copies);
     ensure!(copies > 0, "the switch made no copies for the broadcast");
     println!("{} deliveries of the broadcast; {copies} copies by the switch", found.deliveries);
@@ -263,7 +263,7 @@ pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
 pub(crate) fn demo_neb(context: &Context) -> Result<Outcome> {
     let (good, found): (_, Demo) = stentor(context, &["demo", "--neb", "--json"])?;
     shown(&found)?;
-    ensure!(good, "the demonstration was sound but failed");
+    ensure!(good, "every property held, but the demonstration failed");
     println!("{} deliveries, {} properties ok", found.deliveries, found.properties.len());
     Ok(Outcome::Passed)
 }
@@ -291,7 +291,8 @@ pub(crate) fn shown(found: &Demo) -> Result<()> {
     shown_but(found, &[])
 }
 
-/// Checks a demonstration. The properties `unchecked` may be unchecked, because nothing happened to which they apply.
+/// Checks a demonstration. The properties in `unchecked` may remain unchecked, because the demonstration has no event
+/// to which they apply.
 pub(crate) fn shown_but(found: &Demo, unchecked: &[&str]) -> Result<()> {
     let excused = |name: &str, verdict: &str| verdict == "not_checked" && unchecked.contains(&name);
     let bad: Vec<_> = found.properties.iter().filter(|(name, is)| *is != "ok" && !excused(name, is)).collect();

@@ -82,8 +82,8 @@ impl Context {
 
 /// Number of lines of a failed command's output that are repeated below the summary.
 const LAST_LINES: usize = 20;
-/// Maximum time for which the output of a command may stay open after its end. A process that it left behind may hold
-/// it open.
+/// Maximum time between two lines of output that are read after a command has ended. A process that the command left
+/// behind may keep the output open.
 const LEFT_OPEN: Duration = Duration::from_secs(2);
 
 /// The error of a command that ended without success.
@@ -106,12 +106,13 @@ impl std::error::Error for Unsuccessful {}
 /// Runs a command and prints its output.
 ///
 /// # Errors
-/// [`Unsuccessful`] if the command ends without success.
+/// Returns [`Unsuccessful`] if the command ends without success.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     announce(command)?;
     let (reader, writer) = io::pipe()?;
     let spawned = command.stdout(writer.try_clone()?).stderr(writer).spawn();
-    // The command value keeps its ends of the pipe. Unless they are replaced, the output never ends.
+    // `command` keeps its ends of the pipe. If they were not replaced, the reader would never see the end of the
+    // output.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let mut child = spawned.with_context(|| format!("cannot start {:?}", command.get_program()))?;
     let (line_sender, lines) = mpsc::channel();
@@ -123,12 +124,13 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Prints everything from `reader`, and sends each line to `lines`.
+/// Prints all output from `reader`, and sends each line to `lines`.
 fn print_lines(reader: io::PipeReader, lines: &mpsc::Sender<String>) {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-        // The standard output of this process may be closed. The command's last lines are needed all the same.
+        // Printing fails if the standard output of this process is closed. The command's last lines are needed even
+        // then.
         let _ = io::stdout().write_all(&line);
         // The receiver is dropped if the command has succeeded.
         let _ = lines.send(String::from_utf8_lossy(&line).trim_end().to_owned());
@@ -161,7 +163,7 @@ fn names_failure(line: &str) -> bool {
     line.contains(" panicked at ") || (line.starts_with("test ") && line.ends_with(" ... FAILED"))
 }
 
-/// Runs a command and returns its standard output, whatever its exit code. Its standard error stays visible.
+/// Runs a command and returns its standard output, whatever its exit code. The command's standard error is printed.
 pub(crate) fn capture(command: &mut Command) -> Result<(bool, String)> {
     announce(command)?;
     let output = command

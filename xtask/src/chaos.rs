@@ -76,7 +76,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Injects faults into services with these seeds, or those of `STENTOR_CHAOS_SERVICE=FIRST..END`.
+/// Injects faults into services with the seeds 0..100, or with the seeds that `STENTOR_CHAOS_SERVICE=FIRST..END` names.
 pub(crate) fn service_long(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let mut all = Totals::default();
@@ -85,7 +85,7 @@ pub(crate) fn service_long(context: &Context) -> Result<Outcome> {
         all.add(service(context, fabric, seed, 0.25)?);
     }
     all.print();
-    // An event may be missing in one run if another run has it. If there are several runs, only their sum is checked.
+    // An event may be missing in a single run. With at least 20 runs, each event must happen in one of them.
     all.judge(all.runs >= 20)?;
     Ok(Outcome::Passed)
 }
@@ -133,12 +133,12 @@ impl Totals {
         );
     }
 
-    /// Fails if one of the events never happened.
+    /// Fails if one of the events never happened, although there were enough runs.
     fn judge(&self, enough: bool) -> Result<()> {
         let never: Vec<_> = self.faults.iter().filter(|(_, n)| **n == 0).map(|(fault, _)| fault.as_str()).collect();
-        ensure!(!enough || never.is_empty(), "faults that did not come: {never:?}");
+        ensure!(!enough || never.is_empty(), "faults that never happened: {never:?}");
         ensure!(!enough || self.wrong_clocks > 0, "no clock was beyond the bound");
-        ensure!(!enough || self.service.resolved_later > 0, "no client resolved what the process before it had called");
+        ensure!(!enough || self.service.resolved_later > 0, "no client resolved a call of its earlier process");
         Ok(())
     }
 }
@@ -152,9 +152,9 @@ fn service(context: &Context, fabric: &str, seed: u64, minutes: f64) -> Result<C
     let arguments = [&shape[..], &["--minutes", &time, "--seed", &seed]].concat();
     let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trouble").is_some(), "{found:#}");
-    let found: Chaos = serde_json::from_value(found).context("a document of `stentor chaos`")?;
+    let found: Chaos = serde_json::from_value(found).context("cannot parse the document of `stentor chaos`")?;
     judge_service(&found, minutes)?;
-    ensure!(good, "everything held but the command failed");
+    ensure!(good, "every property held, but the command failed");
     Ok(found)
 }
 
@@ -168,7 +168,7 @@ fn judge_service(found: &Chaos, minutes: f64) -> Result<()> {
     );
     ensure!(
         !found.interrupted && found.fault_seconds >= minutes * 59.0,
-        "it ended early: {:.0} s",
+        "the run ended early: {:.0} s",
         found.fault_seconds
     );
     let service = found.service.as_ref().with_context(|| format!("{repeat}\nno calls are counted"))?;
@@ -194,9 +194,9 @@ fn torture(context: &Context, fabric: &str, faults: &[&str], replicas: usize, mi
     // A run that could not begin prints another document with the error.
     let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trouble").is_some(), "{found:#}");
-    let found: Chaos = serde_json::from_value(found).context("a document of `stentor chaos`")?;
+    let found: Chaos = serde_json::from_value(found).context("cannot parse the document of `stentor chaos`")?;
     judge(&found, faults, minutes)?;
-    ensure!(good, "everything held but the command failed");
+    ensure!(good, "every property held, but the command failed");
     println!(
         "{fabric}, groups of {replicas}: {:?}; {} messages, {} deliveries; the longest wait {} ms, the longest return {} ms; \
          {} bytes of histories, checked in {:.1} s",
@@ -220,10 +220,10 @@ fn judge(found: &Chaos, faults: &[&str], minutes: f64) -> Result<()> {
     );
     ensure!(found.properties.len() == PROPERTIES, "not all properties: {:?}", found.properties);
     let missing: Vec<_> = faults.iter().filter(|fault| found.faults.get(**fault).is_none_or(|n| *n == 0)).collect();
-    ensure!(missing.is_empty(), "{repeat}\nfaults that did not come: {missing:?}");
+    ensure!(missing.is_empty(), "{repeat}\nfaults that never happened: {missing:?}");
     ensure!(
         !found.interrupted && found.fault_seconds >= minutes * 59.0,
-        "it ended early: {:.0} s",
+        "the run ended early: {:.0} s",
         found.fault_seconds
     );
     ensure!(found.deliveries > found.messages && found.messages > 0, "{} deliveries", found.deliveries);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_a_service_must_have_kept_every_promise_and_read_in_every_way() {
+    fn run_of_a_service_must_keep_all_properties_and_have_all_reads() {
         judged_service(|_| ()).unwrap();
         assert!(judged_service(|found| found["properties"]["V2"] = json!("violated")).is_err());
         assert!(judged_service(|found| found["properties"]["V4"] = json!("not_checked")).is_err());
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_must_have_played_all_faults_to_the_end_and_broken_nothing() {
+    fn run_must_inject_all_faults_and_keep_all_properties() {
         judged(|_| ()).unwrap();
         assert!(judged(|found| found["ok"] = json!(false)).is_err());
         assert!(judged(|found| found["trouble"] = json!({"what": "a hang"})).is_err());

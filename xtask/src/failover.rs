@@ -41,7 +41,8 @@ struct Trial {
 /// Maximum of the median time from a kill of a leader to the next delivery, in µs. Eight processes share two
 /// processors, and the kernel reports the death after 0.1 ms.
 const LONGEST_US: f64 = 20_000.0;
-/// Minimum number of deliveries with full windows: twice that of two clients at six members.
+/// Minimum number of deliveries that proves full windows: twice the windows of 1024 messages of two clients, at six
+/// members.
 const FULL_DELIVERIES: u64 = 2 * 2 * 6 * 1024;
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
@@ -55,9 +56,9 @@ pub(crate) fn rounds(context: &Context, rounds: u64, seed: u64) -> Result<Outcom
     // A run that fails prints another document with the error.
     let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trial").is_some(), "{found:#}");
-    let found: Bench = serde_json::from_value(found).context("a document of a bench")?;
+    let found: Bench = serde_json::from_value(found).context("cannot parse the document of the bench")?;
     judge(&found, rounds)?;
-    ensure!(good, "every property held but the command failed");
+    ensure!(good, "every property held, but the command failed");
     Ok(Outcome::Passed)
 }
 
@@ -66,14 +67,18 @@ fn judge(found: &Bench, rounds: u64) -> Result<()> {
     let bad: Vec<_> = trial.properties.iter().filter(|(_, verdict)| *verdict != "ok").collect();
     ensure!(trial.ok && bad.is_empty() && !trial.properties.is_empty(), "not ok: {bad:?}");
     ensure!(trial.deliveries > 0 && trial.kills.values().sum::<u64>() == rounds, "{:?}", trial.kills);
-    ensure!(trial.kills.len() == 3 && trial.kills.values().all(|n| *n > 0), "not everybody: {:?}", trial.kills);
+    ensure!(
+        trial.kills.len() == 3 && trial.kills.values().all(|n| *n > 0),
+        "a kind of process was never killed: {:?}",
+        trial.kills
+    );
     println!("kills {:?}, {} deliveries, {} properties ok", trial.kills, trial.deliveries, trial.properties.len());
-    ensure!(rows.len() == 3, "a row for real processes and two for simulated ones, not {}", rows.len());
+    ensure!(rows.len() == 3, "{} rows, instead of one for real processes and two for simulated ones", rows.len());
     for row in rows {
         // The bound of a simulated row is its time limit.
         let simulated = row.name.contains("simulated");
         let part = if simulated { row.ratio } else { row.p50_us / LONGEST_US };
-        println!("{}: median {:.0} us, {part:.2} of what it may take", row.name, row.p50_us);
+        println!("{}: median {:.0} us, {part:.2} of the limit", row.name, row.p50_us);
         // Eight processes do not get a processor in time if other processes need it. Virtual time does not depend on
         // the load.
         let busy = environment.load > environment.cores && !simulated;
@@ -91,9 +96,9 @@ pub(crate) fn full(context: &Context) -> Result<Outcome> {
     let arguments = ["bench", "failover", "--full", "--rounds", "2", "--kill", "leader", "--sim-runs", "0", "--json"];
     let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trial").is_some(), "{found:#}");
-    let found: Bench = serde_json::from_value(found).context("a document of a bench")?;
+    let found: Bench = serde_json::from_value(found).context("cannot parse the document of the bench")?;
     judge_full(&found.trial)?;
-    ensure!(good, "every property held but the command failed");
+    ensure!(good, "every property held, but the command failed");
     Ok(Outcome::Passed)
 }
 
@@ -102,7 +107,7 @@ fn judge_full(trial: &Trial) -> Result<()> {
     let bad: Vec<_> = trial.properties.iter().filter(|(name, verdict)| *verdict != "ok" && *name != "M7").collect();
     ensure!(trial.ok && bad.is_empty() && !trial.properties.is_empty(), "not ok: {bad:?}");
     ensure!(trial.kills.get("leader") == Some(&2), "{:?}", trial.kills);
-    ensure!(trial.deliveries > FULL_DELIVERIES, "{} deliveries do not fill anything", trial.deliveries);
+    ensure!(trial.deliveries > FULL_DELIVERIES, "{} deliveries are too few to fill the windows", trial.deliveries);
     println!("kills {:?}, {} deliveries, {} properties ok", trial.kills, trial.deliveries, trial.properties.len() - 1);
     Ok(())
 }
@@ -130,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_with_full_windows_must_have_killed_leaders_delivered_much_and_broken_nothing() {
+    fn trial_with_full_windows_must_kill_leaders_deliver_much_and_keep_properties() {
         let judged = |leaders: u64, deliveries: u64, total_order: &str, ok: bool| {
             let properties = json!({"M1": "ok", "M5": total_order, "M7": "not_checked"});
             let trial =
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_must_have_killed_everybody_broken_nothing_and_been_quick() {
+    fn trial_must_kill_each_kind_keep_properties_and_be_fast() {
         judged(|_| ()).unwrap();
         assert!(judged(|found| found["trial"]["properties"]["M11"] = json!("not_checked")).is_err());
         assert!(judged(|found| found["trial"]["properties"]["M1"] = json!("violated")).is_err());
@@ -162,6 +167,9 @@ mod tests {
             found["environment"]["load"] = json!(9.0);
         };
         judged(|found| slow(found, 0)).unwrap();
-        assert!([1, 2].iter().all(|row| judged(|found| slow(found, *row)).is_err()), "virtual time knows no load");
+        assert!(
+            [1, 2].iter().all(|row| judged(|found| slow(found, *row)).is_err()),
+            "virtual time does not depend on the load"
+        );
     }
 }

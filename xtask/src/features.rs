@@ -25,7 +25,8 @@ const COMBINATIONS: [&str; 10] = [
 /// The features of the fabrics, of which at least one is needed.
 const FABRICS: [&str; 4] = ["shm", "roce", "verbs", "ofi"];
 
-/// Clippy's flags are those of the step `clippy` for every command. With other flags it would check all crates again.
+/// Flags of every clippy command here. They are those of the step `clippy`; with other flags, clippy would check all
+/// crates again.
 const DENIED: [&str; 3] = ["--", "-D", "warnings"];
 
 /// Builds every combination, and the crate without a fabric.

@@ -19,8 +19,9 @@ use stentor_testutil::TempDir;
 use crate::cargo::{Context, run};
 use crate::needs::{self, KERNEL_SOURCE, Needs};
 
-/// The recipe: the configuration and the build script of the kernel. The kernel is rebuilt when one of them changes.
+/// The configuration of the kernel, which is a part of the recipe. The kernel is rebuilt when the recipe changes.
 const CONFIG: &str = include_str!("../guest/uml.config");
+/// The build script of the kernel, which is the other part of the recipe.
 const BUILD: &str = include_str!("../guest/build");
 
 /// The needs of every guest.
@@ -73,14 +74,14 @@ impl Guest {
         }
         ensure!(
             named.is_none() && is_offered,
-            "the guest kernel {} starts no process here: its messages are above",
+            "the guest kernel {} cannot start a process here: its messages are above",
             guest.kernel.display()
         );
-        println!("the guest kernel of ../shared/rxe starts no process on this processor: another one is built");
+        println!("the guest kernel of ../shared/rxe cannot start a process on this processor: building another kernel");
         let guest = Guest::of(context, step, Origin::Recipe)?;
         ensure!(
             guest.boots()?,
-            "the guest kernel {} starts no process here: its messages are above",
+            "the guest kernel {} cannot start a process here: its messages are above",
             guest.kernel.display()
         );
         Ok(guest)
@@ -142,8 +143,8 @@ impl Guest {
     }
 }
 
-const ELSEWHERE: &str = "no guest kernel, and its recipe is for Debian 12 (package linux-source-6.1), which this system is not. \
-    Build one elsewhere by xtask/guest/build, and set STENTOR_RXE to a folder that has it as `linux-uml` or `linux-uml.xz`";
+const ELSEWHERE: &str = "no guest kernel exists, and the recipe needs Debian 12 (package linux-source-6.1), which this system is not. \
+    Build a kernel on another system by xtask/guest/build, and set STENTOR_RXE to a folder that has it as `linux-uml` or `linux-uml.xz`";
 
 fn is_bookworm(os_release: &str) -> bool {
     let has = |wanted: &str| os_release.lines().any(|line| line.replace('"', "") == wanted);
@@ -191,8 +192,8 @@ fn cache() -> Result<PathBuf> {
 
 /// Creates a file unless it exists. `make` receives an empty folder and leaves the file there as `linux-uml`.
 ///
-/// One process at a time does so, and others wait for it. The file appears complete or not at all. Files that an
-/// earlier process left incomplete are removed.
+/// Only one process at a time creates the file, and other processes wait for it. The file appears complete or not at
+/// all. Files that an earlier process left incomplete are removed.
 fn once(kernel: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     if kernel.is_file() {
         return Ok(kernel.to_owned());
@@ -230,7 +231,7 @@ fn unpack(file: &Path, work: &Path) -> Result<()> {
 fn build(context: &Context, work: &Path, kernel: &Path) -> Result<()> {
     println!(
         "no guest kernel that starts here: neither STENTOR_RXE nor ../shared/rxe offers one. Building User-Mode Linux with Soft-RoCE from \
-         {KERNEL_SOURCE}, once: 6 to 11 minutes on two cores, and 2 GB in {} until it is done. Steps find it as {} from then on",
+         {KERNEL_SOURCE}, once: 6 to 11 minutes on two cores, and 2 GB in {} until it is done. Later steps use the kernel {}",
         work.display(),
         kernel.display()
     );
@@ -243,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_is_named_comes_first_and_must_have_a_kernel() {
+    fn named_folder_has_precedence_and_must_have_a_kernel() {
         let (named, beside) = (TempDir::new(), TempDir::new());
         let of = |named: Option<&Path>| origin(named.map(Path::as_os_str), &beside);
         assert_eq!(of(None).unwrap(), Origin::Recipe);
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_fails_or_was_interrupted_leaves_no_kernel_and_the_next_begins_anew() {
+    fn failed_or_interrupted_build_leaves_no_kernel() {
         let cache = TempDir::new();
         let kernel = cache.join("linux-1");
         fs::create_dir(cache.join("work-1")).unwrap();

@@ -30,7 +30,7 @@ const TOLERANCE: f64 = 0.03;
 const SCATTER: f64 = 0.01;
 const HEAD: &str = "\
 # Instructions per message of each path. Written by `cargo xtask instructions --record`.
-# Counts depend on what is named first: a comparison says which of it differs.
+# Counts depend on the environment in `recorded_with`. A comparison names the differences.
 ";
 /// The processor flags that decide which copy of `memcpy`, of a checksum or of a hash runs.
 const FLAGS: [&str; 9] = ["pclmulqdq", "sse4_2", "avx", "avx2", "avx512f", "bmi2", "erms", "fsrm", "sha_ni"];
@@ -46,7 +46,7 @@ struct Baseline {
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let path = context.root.join(BASELINE);
     let text = fs::read_to_string(&path).with_context(|| format!("no baseline at {}", path.display()))?;
-    let baseline: Baseline = toml::from_str(&text).with_context(|| format!("{BASELINE} is no baseline"))?;
+    let baseline: Baseline = toml::from_str(&text).with_context(|| format!("cannot parse {BASELINE}"))?;
     let now = Baseline { recorded_with: environment(context)?, instructions_per_message: count(context)? };
     let (table, problems) = compare(&baseline, &now);
     print!("{table}");
@@ -54,7 +54,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Passed);
     }
     bail!(
-        "{}; if that is meant, `cargo xtask instructions --record` writes {BASELINE} anew, which belongs in the change \
+        "{}; if this is intended, `cargo xtask instructions --record` writes a new {BASELINE}, which belongs in the change \
          that explains it",
         problems.join("; ")
     )
@@ -66,7 +66,10 @@ pub(crate) fn record(context: &Context) -> Result<()> {
     let is_same =
         |path: &String, count: f64| again.get(path).is_some_and(|again| (again / count - 1.0).abs() <= SCATTER);
     let differ: Vec<_> = counts.iter().filter(|(path, count)| !is_same(path, **count)).collect();
-    ensure!(differ.is_empty(), "these counts are others when counted again, so they measure nothing: {differ:?}");
+    ensure!(
+        differ.is_empty(),
+        "these counts differ when they are measured again, so they are not reliable: {differ:?}"
+    );
     let baseline = Baseline { recorded_with: environment(context)?, instructions_per_message: counts };
     let path = context.root.join(BASELINE);
     fs::write(&path, format!("{HEAD}{}", toml::to_string(&baseline)?))?;
@@ -112,7 +115,7 @@ fn compare(baseline: &Baseline, now: &Baseline) -> (String, Vec<String>) {
     (text, problems)
 }
 
-/// Counts every path. The programs are built first, which takes minutes the first time.
+/// Counts every path. The first run takes minutes, because it builds the programs.
 fn count(context: &Context) -> Result<BTreeMap<String, f64>> {
     NEEDS.ensure()?;
     let runner = runner(context)?;
@@ -128,7 +131,7 @@ fn count(context: &Context) -> Result<BTreeMap<String, f64>> {
 fn per_message(text: &str) -> Result<BTreeMap<String, f64>> {
     let mut totals: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with('{')) {
-        let document: Value = serde_json::from_str(line).context("the runner prints something unknown")?;
+        let document: Value = serde_json::from_str(line).context("cannot parse the output of the runner")?;
         let total = document.pointer("/profiles/0/data/total/metrics/Ir/values/new").and_then(Value::as_f64);
         let messages = document["id"].as_str().and_then(|id| id.strip_prefix('n')?.parse().ok());
         let (Some(path), Some(messages), Some(total)) = (document["function_name"].as_str(), messages, total) else {
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_says_nothing_is_refused() {
+    fn meaningless_counts_are_refused() {
         for text in [
             line("post", "n200", 50),
             [line("post", "n200", 0), line("post", "n1200", 0)].join("\n"),

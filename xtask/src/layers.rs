@@ -1,4 +1,4 @@
-//! The permitted dependencies between crates. Arrows point only down; the map is in `ARCHITECTURE.md`.
+//! The permitted dependencies between crates. The map in `ARCHITECTURE.md` shows them as arrows, which point only down.
 
 use anyhow::Result;
 
@@ -12,9 +12,9 @@ use crate::workspace::Workspace;
 pub(crate) struct Place {
     /// The crate.
     pub name: &'static str,
-    /// Crates of this workspace on which it may depend.
+    /// Crates of this workspace on which the crate may depend.
     pub on: &'static [&'static str],
-    /// Further crates of this workspace that its tests may use.
+    /// Further crates of this workspace that the crate's tests may use.
     pub tests_on: &'static [&'static str],
 }
 

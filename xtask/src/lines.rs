@@ -13,10 +13,10 @@ use crate::source::{Source, group, is_ident, is_punct, rust_files};
 /// Counts the lines of code below the `src` folders of a checkout, and prints the counts for each crate.
 ///
 /// A line counts if it has a token. Blank lines, comments and documentation do not count, and generated files are left
-/// out. Tests inside `src` count, and those beside it do not.
+/// out. Tests inside `src` count, and tests beside it do not.
 pub(crate) fn print(root: &Path) -> Result<()> {
     let counts = count(&rust_files(root, root)?)?;
-    ensure!(!counts.is_empty(), "no Rust file stands below a folder `src` in {}", root.display());
+    ensure!(!counts.is_empty(), "there is no Rust file below a folder `src` in {}", root.display());
     for (name, lines) in &counts {
         println!("{lines:>7} {name}");
     }

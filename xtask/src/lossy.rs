@@ -17,8 +17,9 @@ use crate::step::Outcome;
 const SCRIPT: &str = "crates/bin/cli/tests/namespaces/lossy.sh";
 pub(crate) const NEEDS: Needs = Needs { things: &["ip", "tc", "nft", "iperf3"], sources: &[SCRIPT] };
 
-/// Number of measurements of each link. `SECONDS` is the duration of each.
+/// Number of measurements of each link.
 const ROUNDS: usize = 3;
+/// Duration of each measurement, in seconds.
 const SECONDS: &str = "5";
 /// Maximum memory of either end, in KiB. It is four times the usual memory, and must not grow with the bytes in flight.
 const MEMORY_KIB: f64 = 65_536.0;
@@ -37,9 +38,9 @@ struct Link {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Bar {
-    /// A share of the rate of plain datagrams that are sent at the link's rate.
+    /// The rate must be at least this share of the rate of plain datagrams, which are sent at the link's rate.
     OfRaw(f64),
-    /// A TCP connection shares the link; the ratio of both rates is at most [`APART`].
+    /// A TCP connection shares the link. The ratio of both rates must be at most [`APART`].
     BesideTcp,
 }
 
@@ -72,7 +73,7 @@ impl fmt::Display for Link {
 /// The values of all rounds, by name.
 type Values = BTreeMap<String, Vec<f64>>;
 
-/// Measures rates, so nothing else should run on two processors.
+/// Measures rates, so no other program should run on a machine with two processors.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let (stentor, script) = (programs::stentor(context)?, context.root.join(SCRIPT));

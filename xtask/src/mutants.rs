@@ -37,9 +37,9 @@ const CRATES: [&str; 8] = [
 struct Counts {
     caught: usize,
     missed: usize,
-    /// The tests do not end, which counts as caught.
+    /// Number of mutants with which the tests did not end. They count as caught.
     timeout: usize,
-    /// The mutant does not compile.
+    /// Number of mutants that do not compile.
     unviable: usize,
 }
 

@@ -243,7 +243,7 @@ fn channel_long(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Measures times, so nothing else should run on two processors.
+/// Measures times, so no other program should run on a machine with two processors.
 fn roce_speed(context: &Context) -> Result<Outcome> {
     let speed = ["test", "--release", "-p", "stentor-fabric-roce", "--test", "speed", "--"];
     run(context.cargo(speed).args(["--ignored", "--nocapture", "--test-threads", "1"]))?;
@@ -258,8 +258,8 @@ fn roce_fuzz(context: &Context) -> Result<Outcome> {
     crate::roce::fuzz_for(context, "1800")
 }
 
-/// Runs all tests with the profile of a release, but without link-time optimisation. It would be repeated for every
-/// test program and take minutes each.
+/// Runs all tests with the profile of a release, but without link-time optimisation, which would take minutes for each
+/// test program.
 fn release_tests(context: &Context) -> Result<Outcome> {
     run(&mut context.cargo(["test", "--workspace", "--no-fail-fast", "--profile", "release-tests"]))?;
     Ok(Outcome::Passed)
@@ -297,7 +297,7 @@ fn namespaces(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs these seeds, or those of `STENTOR_LOSSES=FIRST..END`.
+/// Runs the seeds 0..100, or the seeds that `STENTOR_LOSSES=FIRST..END` names.
 fn losses(context: &Context) -> Result<Outcome> {
     let test = "groups_that_lose_their_memory";
     let losses = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", test];
@@ -306,7 +306,7 @@ fn losses(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Measures times, so nothing else should run.
+/// Measures times, so no other program should run.
 fn observers(context: &Context) -> Result<Outcome> {
     let observers =
         ["test", "--profile", "release-tests", "-p", "stentor", "--test", "library", "--", "observers_apart"];
@@ -314,7 +314,7 @@ fn observers(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Measures times, so nothing else should run.
+/// Measures times, so no other program should run.
 fn switch_speed(context: &Context) -> Result<Outcome> {
     let speed = ["test", "--release", "-p", "stentor-switch", "--test", "speed", "--", "--ignored", "--nocapture"];
     run(&mut context.cargo(speed))?;

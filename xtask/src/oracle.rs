@@ -1,5 +1,5 @@
-//! The oracle of refactoring: compares the behaviour of simulated seeds, as hashes, with the recorded behaviour. The
-//! same runs are the simulations under failures: every property must hold in them, and every fault of a profile must
+//! The oracle for refactorings: compares hashes of the behaviour of simulated seeds with recorded hashes. The same runs
+//! also serve as the simulations under failures: every property must hold in them, and every fault of a profile must
 //! happen.
 //!
 //! A seed determines everything in a simulation, so code that behaves the same has the same hashes. The recorded hashes
@@ -73,8 +73,8 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Passed);
     }
     bail!(
-        "seeds do not do what they did:\n{}\nCompare the transcript of a seed with that of a build without the change. If the \
-         change is meant, `cargo xtask oracle --record` records all seeds anew, in the commit that says why",
+        "the behaviour of seeds has changed:\n{}\nCompare the transcript of a seed with that of a build without the change. If the \
+         change is intended, run `cargo xtask oracle --record`, and explain the new record in its commit",
         problems.join("\n")
     )
 }
@@ -135,7 +135,7 @@ fn simulate(
     }
     let (_, said) = capture(command.arg("--hashes").arg(&path))?;
     let text =
-        fs::read_to_string(&path).with_context(|| format!("the seeds left no hashes; the command said {said:?}"))?;
+        fs::read_to_string(&path).with_context(|| format!("the command wrote no hashes; it printed {said:?}"))?;
     fs::remove_file(&path)?;
     let count = text.lines().count() as u64;
     ensure!(count == seeds + 1, "{simulation} wrote {count} lines for {seeds} seeds of profile {profile}");
@@ -169,7 +169,7 @@ impl Hashes {
         let hashes: Vec<String> = words.map(str::to_owned).collect();
         ensure!(hashes.len() == self.transcripts.len(), "{line:?} does not have {} hashes", self.transcripts.len());
         let before = self.seeds.insert((profile.to_owned(), seed), hashes);
-        ensure!(before.is_none(), "seed {seed} of profile {profile} is there twice");
+        ensure!(before.is_none(), "seed {seed} of profile {profile} is listed twice");
         Ok(())
     }
 
@@ -201,8 +201,8 @@ impl Hashes {
     }
 }
 
-/// Returns a text for each profile with differences: seeds that differ, are recorded and were not run, or were run and
-/// are not recorded.
+/// Returns a text for each profile that has differences. A difference is a seed whose hashes differ, that is recorded
+/// but was not run, or that was run but is not recorded.
 fn differences(simulation: &str, before: &Hashes, now: &Hashes) -> Vec<String> {
     let mut differing: BTreeMap<&str, Vec<(u64, String)>> = BTreeMap::new();
     let only_before = before.seeds.keys().filter(|key| !now.seeds.contains_key(*key));
@@ -261,7 +261,7 @@ calm 1 00000000000000ee 00000000000000ff
     }
 
     #[test]
-    fn an_altered_line_names_simulation_profile_and_seed_and_what_to_run() {
+    fn difference_names_simulation_profile_seed_and_command() {
         let now = hashes(&RECORDED.replace("dd", "d0"));
         let [problem] = &differences("multicast", &hashes(RECORDED), &now)[..] else { panic!("one problem") };
         assert_eq!(
@@ -301,7 +301,7 @@ calm 1 00000000000000ee 00000000000000ff
     }
 
     #[test]
-    fn written_hashes_are_parsed_again() {
+    fn written_hashes_are_parsed() {
         assert_eq!(hashes(&hashes(RECORDED).text("multicast")), hashes(RECORDED));
         for broken in ["", "all 0 aa bb", "profile seed trace\nall 0 aa bb", "profile seed trace\nall x aa"] {
             assert!(Hashes::parse(broken).is_err(), "{broken}");

@@ -19,8 +19,8 @@ const AT_ONCE: usize = 2;
 /// A step with its outcome and duration.
 pub(crate) type Ran = (&'static str, Result<()>, Duration);
 
-/// The path of this program through its process. A step may replace the program's file, because `cargo test
-/// --workspace` also builds it.
+/// The path of the running program. The program's file itself may be replaced meanwhile, because a step that runs
+/// `cargo test --workspace` also builds this program.
 const ITSELF: &str = "/proc/self/exe";
 
 /// Returns the command that runs one step of `cargo xtask test`.
@@ -69,7 +69,7 @@ fn logged(step: &Step, command: &mut Command) -> Result<()> {
     }
     match reason(&text) {
         Some(reason) => bail!("{reason}"),
-        None => Err(anyhow!("its process ended with {status}")),
+        None => Err(anyhow!("the process of the step ended with {status}")),
     }
 }
 

@@ -28,9 +28,9 @@ struct Target {
 pub(crate) fn executable(command: &mut Command, folder: &str, target: &str) -> Result<PathBuf> {
     let (good, text) = capture(command.args(["--message-format", "json-render-diagnostics"]))?;
     if !good {
-        bail!("does not compile; the message is above");
+        bail!("the program does not compile; the message is above");
     }
-    find(&text, folder, target).with_context(|| format!("cargo did not say where `{target}` of {folder} is"))
+    find(&text, folder, target).with_context(|| format!("cargo did not report the path of `{target}` of {folder}"))
 }
 
 fn find(messages: &str, folder: &str, target: &str) -> Option<PathBuf> {
@@ -54,7 +54,7 @@ pub(crate) fn stentor_with_plants(context: &Context) -> Result<PathBuf> {
     optimised(context, Profile::ReleaseTests, &["--config", QUICK, "--features", "stentor-cli/plants"])
 }
 
-/// Builds the command: the release build alone, others as a part of the whole workspace.
+/// Builds the command. The release build is built alone, and other builds as a part of the whole workspace.
 fn optimised(context: &Context, profile: Profile, flags: &[&str]) -> Result<PathBuf> {
     let what = match profile {
         Profile::Release => ["-p", "stentor-cli"].as_slice(),
@@ -69,7 +69,8 @@ pub(crate) fn debug_stentor(context: &Context) -> Result<PathBuf> {
     executable(context.test(&["cli"]).arg("--no-run"), "crates/bin/cli", "stentor")
 }
 
-/// Returns the example store: the release build if `optimised`, else the one that its tests use.
+/// Returns the program of the example store: the release build if `optimised` is `true`, otherwise the build that its
+/// tests use.
 pub(crate) fn store(context: &Context, optimised: bool) -> Result<PathBuf> {
     let mut build =
         if optimised { context.cargo(["build", "--release", "-p", "stentor-kv"]) } else { context.test(&["kv"]) };
@@ -97,7 +98,7 @@ pub(crate) fn test(context: &Context, folder: &str, name: &str) -> Result<Comman
 /// success.
 pub(crate) fn ensure_some(command: &mut Command) -> Result<()> {
     let (good, text) = capture(command.arg("--list"))?;
-    ensure!(good && each_lists_some(&text), "{} finds no test; it says: {text}", line(command));
+    ensure!(good && each_lists_some(&text), "`{}` finds no test; it printed: {text}", line(command));
     Ok(())
 }
 
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_that_fits_nothing_is_seen() {
+    fn filter_without_a_match_is_detected() {
         const ONE: &str = "searches::those_that_take_minutes: test\n\n1 test, 0 benchmarks\n";
         const NONE: &str = "\n0 tests, 0 benchmarks\n";
         assert!(each_lists_some(ONE));

@@ -98,7 +98,7 @@ pub(crate) fn in_guest(context: &Context, guest: &Guest, path: &str, work: &Path
     print!("{}", fs::read_to_string(log).unwrap_or_default());
     if !good {
         print!("{console}");
-        bail!("the guest of {} failed: what it printed is above", path.display());
+        bail!("the guest of {} failed: its output is above", path.display());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Runs the tests that plain `cargo test` ignores because they take seconds, most of which they wait.
+//! Runs the tests that plain `cargo test` ignores because each takes seconds. The tests mostly wait.
 //!
 //! Such a test is marked by `#[ignore]` with a reason that begins as [`MARK`] does. It is in a file below `tests`, and
 //! not in a module inside that file.
@@ -38,7 +38,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let known = text.lines().filter(|line| line.ends_with(": test")).count();
     ensure!(
         good && known == tests.len() && known > 0,
-        "{} tests are marked by `{MARK}`, cargo knows of {known}: {text}",
+        "{} tests are marked by `{MARK}`, but cargo lists {known}: {text}",
         tests.len()
     );
     // The command line names every test, so its error would fill a page.

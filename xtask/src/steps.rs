@@ -17,7 +17,7 @@ use crate::{
 
 /// The steps that must pass before a change is merged. Quick steps come first.
 pub(crate) const TEST: &[Step] = &[
-    Step { name: "format", what: "rustfmt has nothing to change", run: format },
+    Step { name: "format", what: "rustfmt changes nothing", run: format },
     Step { name: "layers", what: "crates depend only on the crates that the map allows", run: layers::step },
     Step { name: "unsafe", what: "no `unsafe` outside the fabric crates that need it", run: unsafety::step },
     Step { name: "modules", what: "no two modules of a crate import each other", run: modules::step },
@@ -108,7 +108,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "redis-py",
-        what: "the tests of a Redis client for the commands that the example store has",
+        what: "the tests of a Redis client for the commands that the example store supports",
         run: services::redis_py,
     },
     Step {
@@ -179,21 +179,22 @@ pub(crate) const TEST: &[Step] = &[
 
 /// The steps that run two at a time. They are neighbours in [`TEST`].
 ///
-/// Each of them keeps one processor busy most of the time, and judges no times. A guest has one processor, and the
-/// programs in a guest take turns on it in any case. The longest steps come first. Everything that other steps of
-/// [`TEST`] also build has been built before.
+/// Each of them keeps one processor busy most of the time, and checks no measured times. A guest has only one
+/// processor, so the programs in a guest always take turns. The longest steps come first. Products that other steps of
+/// [`TEST`] also need are built before these steps begin.
 pub(crate) const PAIRED: &[&str] = &["verbs", "verbs-conformance", "switch-guests", "roce-fuzz", "loom", "bindings"];
 
 /// Runs one step without a summary.
 ///
 /// # Errors
 ///
-/// Fails if the step fails, or if it lacks a component: the process that started this one cannot find out which.
+/// Returns an error if the step fails. Also returns an error if a component is missing, because this process cannot
+/// report the component to the process that started it.
 pub(crate) fn alone(context: &Context, name: &str) -> Result<()> {
     let step = TEST.iter().find(|step| step.name == name).with_context(|| format!("there is no step `{name}`"))?;
     match (step.run)(context)? {
         Outcome::Passed => Ok(()),
-        other => bail!("`{name}` does not run everywhere ({other:?}): take it out of PAIRED in xtask/src/steps.rs"),
+        other => bail!("`{name}` does not run everywhere ({other:?}): remove it from PAIRED in xtask/src/steps.rs"),
     }
 }
 
@@ -257,7 +258,7 @@ fn tests_plants(context: &Context) -> Result<Outcome> {
             tests.insert(target.name.as_str());
         }
     }
-    ensure!(tests.remove(COMMAND.0), "the command's tests do not mention planted bugs");
+    ensure!(tests.remove(COMMAND.0), "the command's tests do not mention mutants");
     let flags = planted(&workspace);
     run(context.cargo(["test"]).args(&flags).args(tests.iter().flat_map(|test| ["--test", test])))?;
     let command = || {
@@ -304,7 +305,7 @@ fn miri(context: &Context) -> Result<Outcome> {
     if !context.succeeds(&mut context.cargo(["miri", "--version"])) {
         return Ok(Outcome::NotRun(MIRI));
     }
-    // The property tests look for a file of earlier failures, which Miri's isolation forbids.
+    // Miri's isolation forbids access to files, but the property tests read a file of earlier failures.
     let mut command = context.cargo(["miri", "test", "-p", "stentor-fabric", "--lib"]);
     run(command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("PROPTEST_CASES", "4"))?;
     Ok(Outcome::Passed)

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_crates_that_may_exist() {
+    fn allowed_crates_exist() {
         let workspace = Workspace::load(&Context::new()).unwrap();
         for name in ALLOWED {
             assert!(workspace.members().any(|package| package.name == *name), "{name}");

@@ -119,7 +119,7 @@ impl Workspace {
 
     /// Parses the output of `cargo metadata`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        serde_json::from_str(text).context("`cargo metadata` printed something unknown")
+        serde_json::from_str(text).context("cannot parse the output of `cargo metadata`")
     }
 
     /// Returns the packages of this workspace.

@@ -44,7 +44,8 @@ struct Places<'a> {
     own: Vec<(String, Id)>,
     /// Items of other crates, with the names that the source uses.
     foreign: Vec<(String, Option<Id>, String)>,
-    /// Modules that re-export everything in another item, with the name that the source uses for it.
+    /// Modules that re-export all items of another module or enumeration, each with the name that the source uses for
+    /// the latter.
     globs: Vec<(String, String)>,
 }
 
@@ -259,11 +260,11 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Lists the implementations for a type, and those of a trait, except implementations for other types of the crate.
+    /// Lists the implementations for a type, or the implementations of a trait for types of other crates.
     fn impls(&mut self, path: &str, own: Id, ids: &[Id]) {
         for item in self.found(ids) {
             let ItemEnum::Impl(of) = &item.inner else { continue };
-            // An `impl From<A> for B` is also listed among those of A.
+            // Rustdoc lists an `impl From<A> for B` also among the implementations of A.
             let of_other =
                 matches!(&of.for_, Type::ResolvedPath(path) if path.id != own && self.find(path.id).is_some());
             // Blanket implementations of other crates do not belong to this crate.

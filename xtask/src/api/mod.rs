@@ -1,7 +1,7 @@
-//! Compares the public items of the crate `stentor` with a list of them, so that every change of them is noticed.
+//! Compares the public items of the crate `stentor` with a recorded list, so that every change of the items is noticed.
 //!
-//! The list follows from rustdoc's JSON. That format changes between toolchains, so only one toolchain's output is
-//! read.
+//! The list is computed from rustdoc's JSON output. The format differs between toolchains, so the step runs with only
+//! one toolchain.
 
 mod listing;
 mod render;
@@ -35,8 +35,8 @@ const HEAD: &str = "\
 # The public items of the crate `stentor` with its default features, one a line: see CONTRIBUTING.md.
 # Written by `cargo xtask api --record`.
 ";
-/// Words of internal concepts: mutants, identifiers that prevent one process's memory from being taken for another's,
-/// and identifiers that a reconnect renews.
+/// Words that no public item may contain, because the concepts are internal: mutants, salts (which distinguish the
+/// memory of different processes), and connection ids (which a reconnect renews).
 const INSIDE: [&[&str]; 8] = [
     &["mutant"],
     &["mutants"],
@@ -90,8 +90,8 @@ fn is_named_toolchain() -> bool {
 fn lines(context: &Context) -> Result<Vec<String>> {
     let workspace = Workspace::load(context)?;
     let build = workspace.build_directory.as_ref().unwrap_or(&workspace.target_directory);
-    // The result has a separate folder, apart from the pages of the step `docs`. The build products are shared with all
-    // steps.
+    // The result has its own folder, so that it does not replace the pages of the step `docs`. All steps share the
+    // build products.
     let target = workspace.target_directory.join("api");
     let json = target.join("doc/stentor.json");
     if json.exists() {
@@ -114,10 +114,10 @@ fn read(json: &Path) -> Result<Vec<String>> {
     let found: Version = serde_json::from_str(&text)?;
     ensure!(
         found.format_version == FORMAT_VERSION,
-        "rustdoc writes format {}, and {FORMAT_VERSION} is read: change the version of rustdoc-types in xtask/Cargo.toml",
+        "rustdoc writes format {}, but xtask reads format {FORMAT_VERSION}: change the version of rustdoc-types in xtask/Cargo.toml",
         found.format_version
     );
-    let krate: Crate = serde_json::from_str(&text).context("rustdoc has written something unknown")?;
+    let krate: Crate = serde_json::from_str(&text).context("cannot parse the output of rustdoc")?;
     Ok(listing::lines(&krate))
 }
 
@@ -135,8 +135,8 @@ fn judge(before: &[String], now: &[String]) -> Result<()> {
     let differences = differences(before, now);
     ensure!(
         differences.is_empty(),
-        "the public items are not those of {RECORD}:\n{differences}If this is meant: `cargo xtask api --record`, and a line in \
-         CHANGELOG.md"
+        "the public items differ from {RECORD}:\n{differences}If this is intended, run `cargo xtask api --record`, and add a line \
+         to CHANGELOG.md"
     );
     Ok(())
 }
@@ -165,8 +165,8 @@ fn named(lines: &[String]) -> Result<()> {
     let found: Vec<_> = lines.iter().filter(|line| line.contains(UNNAMED)).map(String::as_str).collect();
     ensure!(
         found.is_empty(),
-        "public items have types that no program can name, because nothing publishes what is `{UNNAMED}…`:\n{}\nPublish the \
-         types, or take others",
+        "public items use types without a public path, which are marked `{UNNAMED}…`, so no program can name them:\n{}\n\
+         Publish the types, or use other types",
         found.join("\n")
     );
     Ok(())
@@ -181,7 +181,7 @@ fn inside(lines: &[String]) -> Result<()> {
     let found: Vec<_> = found.map(String::as_str).collect();
     ensure!(
         found.is_empty(),
-        "public items name mutants, salts or connection ids, of which users should know nothing:\n{}\nHide them, or change \
+        "public items name mutants, salts or connection ids, which are internal concepts:\n{}\nHide them, or change \
          INSIDE in xtask/src/api/mod.rs",
         found.join("\n")
     );
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_inside_are_found_in_all_spellings() {
+    fn words_of_internal_concepts_are_found_in_all_spellings() {
         for bad in [
             "pub fn a::with_salt()",
             "pub fn a::b(_: a::Mutant)",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn written_list_is_read_again() {
+    fn written_list_is_parsed() {
         let lines = lines("a b");
         assert_eq!(parse(&written(&lines)), lines);
         assert_eq!(parse("# a\n#[non_exhaustive] b\n"), ["#[non_exhaustive] b"]);

@@ -82,7 +82,8 @@ fn main() -> Result<()> {
         _ => bail!("{} is neither rdma-core nor libfabric", library.display()),
     };
     let bindings = common(builder)?.generate().with_context(|| format!("bindgen cannot read {}", library.display()))?;
-    // The sizes are those of this processor. On others some types of the C library are larger.
+    // The asserted sizes are valid for this processor's architecture. On other architectures, some types of the C
+    // library are larger.
     let architecture = std::env::consts::ARCH;
     let asserted = format!("#[cfg(target_arch = \"{architecture}\")]\nconst _: () = {{");
     let text = bindings.to_string().replace("const _: () = {", &asserted);

@@ -21,7 +21,7 @@ const AROUND: &str = "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\nset
 /// Runs the blocks of each page, one after the other, in an empty directory. Returns the number of blocks.
 pub(super) fn run_all(context: &Context, pages: &[Page]) -> Result<usize> {
     let mut count = 0;
-    // Pages also start the library's examples. `cargo test` builds them, but not with one test alone.
+    // Pages also start the library's examples. `cargo test` builds the examples only if it builds all tests.
     run(&mut context.cargo(["build", "--workspace", "--examples"]))?;
     let programs = programs::debug_stentor(context)?.parent().context("a folder of programs")?.to_owned();
     for page in pages {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_nothing_and_pages_without_a_place_are_found() {
+    fn dead_links_and_unlisted_pages_are_found() {
         let root = stentor_testutil::TempDir::with_lines(&[("docs/a.md", ""), ("docs/SUMMARY.md", ""), ("x/y.rs", "")]);
         let summary = page("docs/SUMMARY.md", "# Summary\n- [A](a.md)\n");
         let a = |text: &str| check(&root, &[summary.clone(), page("docs/a.md", text)]).unwrap();

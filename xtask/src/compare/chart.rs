@@ -1,4 +1,5 @@
-//! Draws a report as an SVG file, which is formatted as text. The drawing follows the reader's choice of light or dark.
+//! Draws a report as an SVG file, which is formatted as text. The drawing follows the reader's choice of light or dark
+//! colours.
 //!
 //! Each place has two panels: latencies one at a time, and rates of streams, by payload. At each payload the best of a
 //! system's settings at the place is drawn, as in the ratios. Both scales are logarithmic.
@@ -8,15 +9,19 @@ use std::fmt::Write as _;
 use super::report::{Report, Told};
 use super::system::PAIR;
 
-/// The inner size of a panel.
+/// Inner width of a panel.
 const WIDTH: f64 = 300.0;
+/// Inner height of a panel.
 const HEIGHT: f64 = 170.0;
-/// Room for the labels of an axis, and above a panel.
+/// Room at the left of a panel, for the labels of the axis.
 const LEFT: f64 = 64.0;
+/// Room above a panel, for the title.
 const TOP: f64 = 34.0;
+/// Room below a panel, for the labels of the axis.
 const BOTTOM: f64 = 26.0;
-/// Height of a line of the legend, and the room for the legend beside the panels.
+/// Height of a line of the legend.
 const LINE: f64 = 18.0;
+/// Room for the legend beside the panels.
 const LEGEND: f64 = 150.0;
 
 /// Colours of systems on light and on dark ground, which people with impaired colour vision can distinguish. The first
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_ours_at_a_place_differ_and_a_pair_of_a_system_has_its_colour() {
+    fn own_systems_differ_in_colour_and_a_pair_has_the_colour_of_its_system() {
         let runs = [[(9.0, 10.0), (900.0, 99.0)]];
         let all = [("stentor-channel", 1), ("stentor-channel-in-place", 0), ("iceoryx2", 0), ("iceoryx2-pair", 0)];
         let report = Report::of(&all.map(|(name, setting)| measured(name, setting, &runs)), Vec::new(), Vec::new());

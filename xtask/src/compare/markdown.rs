@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_place_has_one_table_and_what_is_absent_is_named() {
+    fn each_place_has_one_table_and_absent_systems_are_named() {
         let mut ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]]);
         ours.bounded(&[8.0, 1200.0]);
         let udpu = measured("cpg", 0, &[[(1.0, 100.0), (400.0, 999.0)]]);

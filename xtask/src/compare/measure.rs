@@ -16,7 +16,7 @@ fn lines(programs: &Programs, system: &System, setting: &Setting, shapes: &[Shap
     let mut command = Command::new("unshare");
     command.arg("-rnm").arg(&script).arg(programs.of(system)?).args([setting.how, &setting.mtu.to_string()]);
     let (good, text) = capture(command.args(shapes))?;
-    ensure!(good, "{} failed; what it said is above", script.display());
+    ensure!(good, "{} failed; its output is above", script.display());
     Ok(text.lines().map(str::to_owned).collect())
 }
 
@@ -39,7 +39,7 @@ struct Line {
 
 fn figures_of(line: &str) -> Result<Figures> {
     let Line { bytes, outstanding, msgs_per_s, p50_us, p99_us } =
-        serde_json::from_str(line).with_context(|| format!("{line:?} is no row"))?;
+        serde_json::from_str(line).with_context(|| format!("{line:?} is not a row"))?;
     let (p50_us, p99_us) = (Some(p50_us), Some(p99_us));
     Ok(Figures { bytes, outstanding, msgs_per_s, p50_us, p99_us, ..Figures::default() })
 }
@@ -104,7 +104,7 @@ fn on_hosts(lines: &[String], shapes: &[Shape]) -> Result<Vec<Figures>> {
 /// Returns the row of a shape in a document. The document has a row for one message at a time and, if more are
 /// outstanding, another row.
 fn row_in(text: &str, shape: Shape) -> Result<Row> {
-    let document: Document = serde_json::from_str(text).with_context(|| format!("{text:?} is no document"))?;
+    let document: Document = serde_json::from_str(text).with_context(|| format!("{text:?} is not a document"))?;
     let outstanding = match shape.outstanding {
         1 => ", one outstanding".to_owned(),
         many => format!(", {many} outstanding"),
@@ -128,9 +128,9 @@ fn figures_in(text: &str, shape: Shape) -> Result<Figures> {
     Ok(row.bound.map_or(figures, |bound| figures.beside(bound.value)))
 }
 
-/// The name of the channel's row for default use. `IN_PLACE` is the row of messages that are sent from and read in
-/// registered memory.
+/// Name of the row of the channel in its default use.
 const CHANNEL: &str = "channel, counted";
+/// Name of the row of messages that are sent from registered memory and read there.
 const IN_PLACE: &str = "channel, counted, sent and read in place, every byte";
 
 /// Measures round trips on Stentor's channel.
@@ -171,7 +171,7 @@ fn to_and_fro(
 }
 
 fn to_and_fro_in(text: &str, name: &str, shape: Shape) -> Result<Figures> {
-    let document: Document = serde_json::from_str(text).with_context(|| format!("{text:?} is no document"))?;
+    let document: Document = serde_json::from_str(text).with_context(|| format!("{text:?} is not a document"))?;
     let row = document.rows.iter().find(|row| row.bytes == shape.bytes && row.name == name);
     let row = row.with_context(|| format!("no row {name:?} of {} bytes", shape.bytes))?;
     let p50_us = Some(row.p50_us.with_context(|| format!("row {name:?} has no latency"))?);
@@ -192,10 +192,10 @@ pub(super) fn pingpong(
 /// Parses the payload, 1, and the last line of `fi_pingpong`: payload, sent, acknowledged, total, time, MB/s, µs one
 /// way, millions per second.
 fn pingpong_of(line: &str) -> Result<Figures> {
-    let wrong = || format!("{line:?} is no line of fi_pingpong");
+    let wrong = || format!("{line:?} is not a line of fi_pingpong");
     let words: Vec<_> = line.split_whitespace().collect();
     let [bytes, outstanding, again, _, _, _, _, _, mean, _] = words[..] else { bail!(wrong()) };
-    ensure!(again == short(bytes), "{}: it is of another payload", wrong());
+    ensure!(again == short(bytes), "{}: its payload is another one", wrong());
     let (bytes, outstanding) = (bytes.parse().with_context(wrong)?, outstanding.parse().with_context(wrong)?);
     let p50_us = Some(mean.parse().with_context(wrong)?);
     Ok(Figures { bytes, outstanding, p50_us, ..Figures::default() })
@@ -218,7 +218,7 @@ pub(super) fn ucx(programs: &Programs, system: &System, setting: &Setting, shape
 /// iterations, latencies in µs (median, mean, mean of all), MB/s (twice) and messages per second (twice). In a stream
 /// the latencies are the times between messages.
 fn ucx_of(line: &str) -> Result<Figures> {
-    let wrong = || format!("{line:?} is no line of ucx_perftest");
+    let wrong = || format!("{line:?} is not a line of ucx_perftest");
     let words: Vec<_> = line.split_whitespace().collect();
     let [bytes, outstanding, figures] = words[..] else { bail!(wrong()) };
     let (bytes, outstanding) = (bytes.parse().with_context(wrong)?, outstanding.parse().with_context(wrong)?);
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_row_with_the_window_is_taken_and_one_at_a_time_another() {
+    fn row_is_selected_by_the_number_of_outstanding_messages() {
         let row = |name: &str, rate: f64| {
             format!(r#"{{"name": "x, {name}", "bytes": 64, "msgs_per_s": {rate}, "p50_us": 1.5, "p99_us": 2.0}}"#)
         };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_on_hosts_stands_beside_its_bound() {
+    fn figures_of_a_cluster_on_hosts_have_their_bounds() {
         let shapes = [1, 256].map(|outstanding| Shape { bytes: 64, outstanding, messages: 10 });
         let cluster = |name: &str, rate: f64, p50: f64| {
             format!(
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_of_the_channel_is_taken_and_not_its_variants() {
+    fn row_of_the_default_channel_is_selected() {
         let text = r#"{"rows": [{"name": "channel, counted, sent and read in place, every byte", "bytes": 64, "p50_us": 1.0},
             {"name": "channel, counted, sent and read in place", "bytes": 64, "p50_us": 0.5},
             {"name": "channel, counted", "bytes": 1048576, "msgs_per_s": 3.0},

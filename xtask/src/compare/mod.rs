@@ -2,8 +2,8 @@
 //!
 //! Systems at the same place run on the same number of processes and send the same messages from one sender: one at a
 //! time, and with the number of outstanding messages that suits each system best. The systems take turns, so a drift of
-//! the machine affects all alike. Programs for other systems are in the workspace `compare`, which links no crate of
-//! Stentor.
+//! the machine's speed affects all of them alike. Programs for other systems are in the workspace `compare`, which
+//! links no crate of Stentor.
 
 mod chart;
 mod markdown;
@@ -30,10 +30,12 @@ pub(crate) use table::{LOOPBACK, SYSTEMS};
 const SIZES: [u32; 5] = [64, 1024, 4096, 16_384, 65_536];
 /// The shortest payload between two processes, in bytes.
 const SHORTEST: u32 = 8;
-/// Number of messages of 64 bytes: sent one at a time, in round trips between two processes, and in a stream. Fewer
-/// messages are sent if they are longer.
+/// Number of messages of 64 bytes that are sent one at a time. If messages are longer, fewer are sent; this also holds
+/// for the two numbers below.
 const ALONE: u64 = 2000;
+/// Number of messages of 64 bytes in round trips between two processes.
 const TO_AND_FRO: u64 = 20_000;
+/// Number of messages of 64 bytes in a stream.
 const STREAM: u64 = 40_000;
 
 /// Measures, prints tables, and writes the requested files.

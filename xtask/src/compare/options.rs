@@ -14,10 +14,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(SYSTEMS.iter().map(|system| system.name)))]
     pub only: Vec<String>,
-    /// Runs of each system, in turns; the report has their medians.
+    /// Number of runs of each system; the systems take turns, and the report has the medians.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// One run with a tenth of the messages, to check that everything works.
+    /// Runs each system once with a tenth of the messages, to check that it works.
     #[arg(long, conflicts_with = "runs")]
     pub quick: bool,
     /// Writes a document with all figures and ratios to this file.

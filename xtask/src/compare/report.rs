@@ -37,7 +37,7 @@ impl Measured {
         }
     }
 
-    /// Returns the medians of the runs, in the order of the first one.
+    /// Returns the medians of the runs, in the order of the first run.
     fn medians(&self) -> Vec<Figures> {
         let of = |at: usize, figure: fn(&Figures) -> Option<f64>| {
             let found: Option<Vec<f64>> = self.runs.iter().map(|run| figure(&run[at])).collect();
@@ -224,7 +224,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn medians_of_runs_stand_beside_the_best_of_the_other_system() {
+    fn medians_are_compared_with_the_best_setting_of_the_other_system() {
         let runs = [[(9.0, 10.0), (900.0, 99.0)], [(7.0, 30.0), (100.0, 99.0)], [(8.0, 20.0), (800.0, 99.0)]];
         let ours = measured("stentor", 0, &runs);
         let udpu = measured("cpg", 0, &[[(1.0, 100.0), (400.0, 999.0)]]);
@@ -236,7 +236,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_row_of_ours_has_the_median_ratio_to_its_bound() {
+    fn own_rows_have_the_median_ratio_to_their_bound() {
         let mut ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]; 3]);
         // In the second run the machine is slower. The bound and the ratio are each the median of the three runs.
         for (run, (alone, many)) in ours.runs.iter_mut().zip([(5.0, 1800.0), (9.0, 1000.0), (4.0, 3600.0)]) {
@@ -252,7 +252,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_system_without_streams_is_no_measure_for_a_stream() {
+    fn streams_are_not_compared_with_a_system_without_streams() {
         let ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]]);
         let mut other = measured("cpg", 0, &[[(1.0, 80.0), (200.0, 999.0)]]);
         other.runs[0].pop();
@@ -273,7 +273,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn figures_of_different_places_are_not_set_side_by_side() {
+    fn figures_of_different_places_are_not_compared() {
         let ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]]);
         let elsewhere = measured("cpg", 2, &[[(9.0, 10.0), (900.0, 99.0)]]);
         assert!(ours.setting.place != elsewhere.setting.place);

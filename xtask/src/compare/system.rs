@@ -10,7 +10,8 @@ use crate::cargo::{Context, capture, run};
 use crate::needs::Needs;
 use crate::programs;
 
-/// The suffix of the name of a system that is also measured between two processes, besides another place.
+/// The suffix in the name of a system that is measured between two processes. Without the suffix, it is the name of the
+/// same system at another place.
 pub(super) const PAIR: &str = "-pair";
 
 /// A system and its guarantee.
@@ -136,7 +137,7 @@ impl Programs {
     /// Returns the program of a system.
     pub(super) fn of(&self, system: &System) -> Result<PathBuf> {
         Ok(match system.program {
-            Program::Stentor => self.stentor.clone().context("our command was not built")?,
+            Program::Stentor => self.stentor.clone().context("the command `stentor` was not built")?,
             Program::Other(name) => self.others.join("release").join(name),
             Program::Apart(name) => self.apart(name).join("release").join(name),
             Program::Packaged => PathBuf::from("none"),
@@ -205,7 +206,7 @@ impl System {
             Version::Says(program, arguments) => said(Command::new(program).args(arguments)),
             Version::Locked(file, name) => programs.locked(file, name),
         };
-        version.with_context(|| format!("asking {} for its version", self.name))
+        version.with_context(|| format!("cannot find the version of {}", self.name))
     }
 
     /// Runs the system in a setting. Returns the figures of all shapes.
@@ -227,15 +228,19 @@ fn build(context: &Context, manifest: &str, folder: &Path) -> Command {
     command
 }
 
-/// The oldest CMake that builds Aeron's sources, and the command that installs it where the packaged one is older.
+/// The oldest version of CMake that builds Aeron's sources.
 const CMAKE: (u32, u32) = (3, 30);
+/// The commands that install such a version if the packaged one is older.
 const CMAKE_REMEDY: &str =
     "python3 -m venv /opt/cmake && /opt/cmake/bin/pip install 'cmake>=3.30,<4', then put /opt/cmake/bin first in PATH";
 
 fn ensure_cmake() -> Result<()> {
     let said = said(Command::new("cmake").arg("--version"))?;
     let (major, minor) = CMAKE;
-    ensure!(cmake_in(&said) >= Some(CMAKE), "it needs CMake {major}.{minor}, and this is {said:?}: {CMAKE_REMEDY}");
+    ensure!(
+        cmake_in(&said) >= Some(CMAKE),
+        "Aeron needs CMake {major}.{minor} or newer, but this is {said:?}: {CMAKE_REMEDY}"
+    );
     Ok(())
 }
 
@@ -247,7 +252,7 @@ fn cmake_in(said: &str) -> Option<(u32, u32)> {
 
 fn said(command: &mut Command) -> Result<String> {
     let (good, text) = capture(command)?;
-    ensure!(good, "it failed");
+    ensure!(good, "the command failed");
     Ok(text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).trim().to_owned())
 }
 
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_of_costs_and_larger_is_worse() {
+    fn ratio_compares_costs_and_larger_is_worse() {
         let figures = Figures { msgs_per_s: Some(10.0), p50_us: Some(6.0), ..Figures::default() };
         assert_eq!(Figures { outstanding: 1, ..figures }.beside(3.0).ratio, Some(2.0));
         assert_eq!(Figures { outstanding: 9, ..figures }.beside(25.0).ratio, Some(2.5));

@@ -47,7 +47,7 @@ const AERON: Needs = Needs {
     sources: &["compare/aeron", "compare/hosts.sh", "xtask/src/compare/system.rs"],
 };
 
-/// Hosts are network namespaces joined by a bridge and veth pairs.
+/// Place with three hosts, which are network namespaces joined by a bridge and veth pairs.
 const AT_1500: &str = "three hosts, MTU 1500";
 const AT_9000: &str = "three hosts, MTU 9000";
 pub(crate) const LOOPBACK: &str = "one host, loopback";

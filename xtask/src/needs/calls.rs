@@ -96,7 +96,7 @@ const BUILT_IN: &[&str] = &[
     "kill", "local", "printf", "pwd", "read", "return", "set", "shift", "shopt", "test", "trap", "true", "ulimit",
     "umask", "unset", "wait",
 ];
-/// Words that a command may follow.
+/// Words after which a command may begin.
 const BEFORE: &[&str] = &["do", "then", "else", "elif", "if", "while", "until", "exec", "time"];
 
 /// Returns the commands of a shell script. Options and quoted text are not commands, but `$(…)` in quotes has commands.
@@ -251,7 +251,8 @@ fn judge(path: &Path, called: &BTreeSet<String>, functions: &BTreeSet<String>, l
         let given = EVERYWHERE.contains(&name.as_str())
             || BUILT_IN.contains(&name.as_str())
             || [BINUTILS, TOOLCHAIN].concat().contains(&name.as_str());
-        // The steps' own programs. A built-in command of shells, such as `kill`, cannot be started by Rust.
+        // These programs are always available. But Rust code cannot start a command that is built into shells, such as
+        // `kill`.
         let rust = path.extension().is_some_and(|extension| extension == "rs");
         if given && !(rust && BUILT_IN.contains(&name.as_str())) || functions.contains(name) {
             continue;

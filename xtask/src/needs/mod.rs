@@ -1,8 +1,8 @@
 //! The programs, headers and libraries that the steps need besides Rust and the base of Debian, and the packages that
 //! contain them.
 //!
-//! A step lists its needs in a [`Needs`], with the scripts and tests that it runs. A test compares both: a program that
-//! a script or test calls must be in the list.
+//! A step lists its needs in a [`Needs`], with the scripts and tests that the step runs. A test checks that each
+//! program that one of these scripts or tests calls is in the list.
 
 #[cfg(test)]
 mod calls;
@@ -123,7 +123,7 @@ impl Needs {
     }
 }
 
-/// Installs those of the named things that are missing.
+/// Installs the packages of the named things that are missing.
 pub(crate) fn ensure(names: &[&str]) -> Result<()> {
     let absent = missing(names);
     if absent.is_empty() {
@@ -148,7 +148,7 @@ pub(crate) fn ensure(names: &[&str]) -> Result<()> {
     if absent.is_empty() {
         return Ok(());
     }
-    bail!("still not there after {}: {}", remedy(&packages), listed(&absent));
+    bail!("still not installed after {}: {}", remedy(&packages), listed(&absent));
 }
 
 /// Waits until no other process of `xtask` installs packages. Holds the lock until the file is closed.

@@ -15,19 +15,22 @@ use crate::cargo::{Context, run};
 use crate::programs;
 use crate::step::Outcome;
 
-/// The address at which the two sides of a transfer connect, and the provider.
+/// The address at which the two sides of a transfer connect.
 const PLACE: &str = "127.0.0.1:7397";
+/// The provider of the transfers.
 const PROVIDER: &str = "tcp;ofi_rxm";
-/// Size of the file in bytes. `LONG` is the number of bytes through pipes.
+/// Size of the file in bytes.
 const FILE: u64 = 1 << 30;
+/// Number of bytes that are transferred between pipes.
 const LONG: u64 = 10 << 30;
 /// Maximum memory of a side in KiB. It is twice the usual memory, and must not grow with the length of the transfer.
 const MEMORY_KIB: u64 = 256 << 10;
-/// Interval at which a side's memory is checked. `CHUNK` is the number of bytes of each read and write of a pipe.
+/// Interval at which a side's memory is checked.
 const LOOK: Duration = Duration::from_millis(100);
+/// Number of bytes of each read and write of a pipe.
 const CHUNK: usize = 1 << 20;
 
-/// A generator of bytes in which no two kilobytes are equal. It is George Marsaglia's xorshift.
+/// The generator xorshift by George Marsaglia. No two kilobytes of its bytes are equal.
 struct Bytes(u64);
 
 impl Bytes {
@@ -82,7 +85,7 @@ pub(super) fn file(context: &Context) -> Result<()> {
 fn report(side: Child) -> Result<Value> {
     let output = side.wait_with_output()?;
     ensure!(output.status.success(), "`stentor channel cat` ended with {}; its message is above", output.status);
-    serde_json::from_slice(&output.stdout).context("the document of `stentor channel cat`")
+    serde_json::from_slice(&output.stdout).context("cannot parse the document of `stentor channel cat`")
 }
 
 /// Transfers 10 GiB from a pipe into a pipe. Every byte is compared, the hash is that of `sha256sum`, and the memory of
@@ -112,7 +115,7 @@ fn through(program: &Path, bytes: u64) -> Result<()> {
             }
             thread::sleep(LOOK);
         }
-        reader.join().map_err(|_| anyhow!("the thread that compares is gone"))?
+        reader.join().map_err(|_| anyhow!("the comparing thread has panicked"))?
     });
     let [mut told, mut wanted] = [String::new(), String::new()];
     taken(&mut listener.0.stderr)?.read_to_string(&mut told)?;
@@ -121,11 +124,15 @@ fn through(program: &Path, bytes: u64) -> Result<()> {
     taken(&mut sender.0.stdout)?.read_to_string(&mut document)?;
     let [ended, sent] = [listener.0.wait()?, sender.0.wait()?];
     ensure!(ended.success() && sent.success(), "the listener ended with {ended}, the sender with {sent}: {told}");
-    ensure!(came? == bytes, "not as many bytes came as were sent: {told}");
-    let wanted = wanted.split_whitespace().next().context("sha256sum says nothing")?;
-    let report: Value = serde_json::from_str(&document).context("the document of `stentor channel cat`")?;
-    ensure!(report["sha256"] == wanted && report["bytes"] == bytes, "sha256sum says {wanted}, the sender {report}");
-    ensure!(told.contains(&format!("SHA-256 {wanted}")), "sha256sum says {wanted}, the listener: {told}");
+    ensure!(came? == bytes, "the number of received bytes differs from the number of sent bytes: {told}");
+    let wanted = wanted.split_whitespace().next().context("sha256sum printed nothing")?;
+    let report: Value =
+        serde_json::from_str(&document).context("cannot parse the document of `stentor channel cat`")?;
+    ensure!(
+        report["sha256"] == wanted && report["bytes"] == bytes,
+        "sha256sum printed {wanted}, and the sender {report}"
+    );
+    ensure!(told.contains(&format!("SHA-256 {wanted}")), "sha256sum printed {wanted}, and the listener: {told}");
     let seconds = start.elapsed().as_secs_f64();
     println!(
         "{bytes} bytes over {}, pipe to pipe: {seconds:.1} s; SHA-256 {wanted}; most memory (VmHWM): sender {} KiB, \
@@ -147,7 +154,7 @@ impl Drop for Ended {
 }
 
 fn taken<T>(pipe: &mut Option<T>) -> Result<T> {
-    pipe.take().context("a pipe is not there")
+    pipe.take().context("a pipe is missing")
 }
 
 /// Reads all bytes, compares them with the sent bytes, and writes them to `to`. Returns the number of bytes.
@@ -165,7 +172,7 @@ fn compare(mut from: impl Read, mut to: impl Write) -> Result<u64> {
         wanted.fill(&mut expected);
         if found[..filled] != expected[..filled] {
             let at = found.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
-            bail!("byte {} is another one than was sent", bytes + at as u64);
+            bail!("byte {} differs from the sent byte", bytes + at as u64);
         }
         to.write_all(&found[..filled])?;
         bytes += filled as u64;

@@ -27,7 +27,8 @@ pub(crate) const NEEDS: Needs = Needs {
         "xtask/src/ofi",
     ],
 };
-/// Tests that need the library. The third field selects the part of another crate's test that does.
+/// Tests that need the library. The fields are the crate's folder, the test program, and further arguments. In programs
+/// that also have other tests, the argument `ofi::` selects those that need the library.
 const TESTS: [(&str, &str, &[&str]); 9] = [
     ("fabric/ofi", "calls", &[]),
     ("fabric/ofi", "conformance", &["--nocapture"]),
@@ -66,8 +67,8 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs demonstrations on each provider and checks every property. They have real processes, with a leader that is
-/// killed and restarted, or a Byzantine process.
+/// Runs demonstrations on each provider and checks every property. The demonstrations have real processes, and a leader
+/// that is killed and restarted, or a Byzantine process.
 fn demos(context: &Context) -> Result<()> {
     for (provider, restricted) in DEMOS {
         for more in [&["--groups", "1", "--messages-limit", "400"][..], &["--neb", "--messages-limit", "100"]] {
@@ -80,10 +81,13 @@ fn demos(context: &Context) -> Result<()> {
             let (good, found): (_, Demo) = stentor(context, &arguments)?;
             // Without a kill no process returns, so M11 is not checked.
             shown_but(&found, if spared.is_empty() { &[] } else { &["M11"] })?;
-            ensure!(good, "the demonstration was sound but failed");
+            ensure!(good, "every property held, but the demonstration failed");
             let carrier = found.carrier.unwrap_or_default();
-            ensure!(carrier.contains(&format!("provider {provider} ")), "it ran on {carrier:?}");
-            ensure!(carrier.contains("restricted as EFA") == restricted.is_some(), "it ran on {carrier:?}");
+            ensure!(carrier.contains(&format!("provider {provider} ")), "the demonstration ran on {carrier:?}");
+            ensure!(
+                carrier.contains("restricted as EFA") == restricted.is_some(),
+                "the demonstration ran on {carrier:?}"
+            );
             let (deliveries, properties) = (found.deliveries, found.properties.len());
             let seconds = start.elapsed().as_secs_f64();
             println!("{carrier}: {deliveries} deliveries, {properties} properties ok, {seconds:.1} s");

@@ -11,15 +11,15 @@ use crate::programs;
 use crate::step::Outcome;
 
 const PROVIDERS: [&str; 3] = ["tcp;ofi_rxm", SHM, "udp;ofi_rxd"];
-/// The provider on which a copy of a message takes as long as the provider's transfer, which is measured between
-/// registered memory. So channels that send and read in place are judged here. The figures with a copy at each end are
-/// printed beside them.
+/// The provider on which the copy of a message takes as long as its transfer between registered memory. On this
+/// provider, the channels that send and read in place are judged. The figures with a copy at each end are only printed.
 const SHM: &str = "shm";
-/// Payloads of the latencies in bytes. `LARGE` is the payload of the bandwidth.
+/// Payloads for latencies, in bytes.
 const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
+/// Payload for the bandwidth, in bytes.
 const LARGE: u64 = 1 << 20;
-/// Maximum ratio of a channel's median one-way latency to that of the provider's own tagged sends. Like all comparisons
-/// it is the median over the rounds.
+/// Maximum ratio of a channel's median one-way latency to that of the provider's own tagged sends. The ratio, as all
+/// comparisons here, is the median over the rounds.
 const LATENCY: f64 = 1.15;
 /// Maximum difference of the mean one-way latency from the mean of `fi_pingpong`, in µs.
 const ABOVE_US: f64 = 0.3;
@@ -33,7 +33,7 @@ struct Judged {
     good: bool,
 }
 
-/// Measures times, so nothing else should run on two processors.
+/// Measures times, so no other program should run on a machine with two processors.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     super::NEEDS.ensure()?;
     let stentor = programs::stentor(context)?;
@@ -45,7 +45,8 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         if !good {
             bail!("`stentor bench channel` failed on {provider}; its message is above");
         }
-        let document: Value = serde_json::from_str(&text).context("the document of `stentor bench channel`")?;
+        let document: Value =
+            serde_json::from_str(&text).context("cannot parse the document of `stentor bench channel`")?;
         println!("{}:", document["environment"]["carrier"]);
         for Judged { what, good } in judge(&document, provider == SHM)? {
             println!("  {}  {what}", if good { "ok    " } else { "missed" });
@@ -55,8 +56,8 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     if missed > 0 { bail!("{missed} bars are missed: see above") } else { Ok(Outcome::Passed) }
 }
 
-/// Compares every row of the channel's default with its bars, or the rows sent and read in place if `in_place` is set.
-/// The figures of the other rows are printed beside them.
+/// Compares the rows of the channel's default with their bars, or the rows of messages sent and read in place if
+/// `in_place` is set. The texts also name the figures of the other kind of rows.
 fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
     let mut all = Vec::new();
     let (way, other) = if in_place { (" in place", "copied") } else { ("", "in place") };
@@ -98,7 +99,8 @@ fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
     Ok(all)
 }
 
-/// Returns whether a row is `channel, eager`, or that of another scheme without a variant.
+/// Returns whether a row belongs to the channel's default. Its name is `channel, ` and a scheme, such as `eager`,
+/// without a variant.
 fn is_default(name: &str) -> bool {
     name.strip_prefix("channel, ").is_some_and(|scheme| !scheme.contains([',', '(']))
 }
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_or_a_figure_that_is_not_there_is_no_success() {
+    fn missing_row_or_figure_is_an_error() {
         let mut without = bench(1.0, 0.0, 1.0);
         without["rows"].as_array_mut().unwrap().retain(|row| !row["name"].as_str().unwrap().starts_with("fi_"));
         assert!(judge(&without, false).unwrap_err().to_string().contains("lacks a row of 8 bytes"));

@@ -16,7 +16,8 @@ use crate::source::{Source, Violation, each_level, group, is_ident, is_punct, ju
 
 pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["xtask/src/prose"] };
 
-/// Compares the Rust files of this checkout with those of a commit. Comments, strings and names of test functions may differ.
+/// Compares the Rust files of this checkout with those of a commit. Only comments, strings and names of test functions
+/// may differ.
 pub(crate) fn compare(context: &Context, commit: &str) -> Result<()> {
     NEEDS.ensure()?;
     let git = |arguments: &[&str]| {

@@ -162,12 +162,12 @@ fn library(context: &Context, name: &str) -> Result<String> {
     }
     let mut found = None;
     for line in text.lines() {
-        let message: Message = serde_json::from_str(line).context("cargo printed something unknown")?;
+        let message: Message = serde_json::from_str(line).context("cannot parse the output of cargo")?;
         if message.reason == "compiler-artifact" && message.package_id.contains(&format!("#{name}@")) {
             found = message.filenames.into_iter().find(|file| file.ends_with(".rlib"));
         }
     }
-    found.with_context(|| format!("cargo did not say where the library of {name} is"))
+    found.with_context(|| format!("cargo did not report the path of the library of {name}"))
 }
 
 /// Builds for a target without an operating system, if it is installed.
@@ -175,7 +175,7 @@ fn bare_build(context: &Context) -> Result<Outcome> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let (known, directory) = capture(Command::new(rustc).args(["--print", "target-libdir", "--target", BARE]))?;
     if !known || !Path::new(directory.trim()).is_dir() {
-        println!("judged by dependencies, sources and symbols alone");
+        println!("checked only by dependencies, sources and symbols");
         return Ok(Outcome::PassedWithout(BARE_TARGET));
     }
     let packages = PURE.iter().flat_map(|pure| ["-p", pure.name]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_should_do_without_std_says_so() {
+    fn crate_without_std_needs_the_attribute() {
         let check = |text: &str| check_no_std(&TESTED, &[source("crates/a/src/lib.rs", text)]).unwrap().len();
         assert_eq!(check("#![no_std]"), 0);
         assert_eq!(check("//! #![no_std]"), 1);

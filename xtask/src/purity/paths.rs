@@ -9,10 +9,10 @@ use crate::source::{Source, Violation, group, is_ident, is_punct, line};
 
 /// Modules of `std` that do I/O, start threads, read clocks or the environment, or draw random numbers.
 const MODULES: &[&str] = &["env", "fs", "io", "net", "os", "process", "random", "thread", "*"];
-/// Crates that do so.
+/// Crates that do I/O, use the operating system or draw random numbers.
 const CRATES: &[&str] =
     &["fastrand", "getrandom", "libc", "mio", "nix", "rand", "rand_chacha", "rand_core", "rustix", "socket2", "tokio"];
-/// Macros that do so.
+/// Macros that print, or keep state of a thread.
 const MACROS: &[&str] = &["dbg", "eprint", "eprintln", "print", "println", "thread_local"];
 /// Constructors that seed their hasher from the operating system.
 const SEEDED: &[&str] = &["from", "new", "with_capacity"];
@@ -73,12 +73,12 @@ fn reason(segments: &[String]) -> Option<&'static str> {
         .windows(2)
         .any(|two| ["HashMap", "HashSet"].contains(&two[0].as_str()) && SEEDED.contains(&two[1].as_str()));
     if seeded || segments.iter().any(|segment| segment == "RandomState") {
-        return Some("its order differs from run to run; give it a fixed hasher or use a BTreeMap");
+        return Some("its order differs from run to run; use a fixed hasher or a BTreeMap");
     }
     match segment(0) {
-        "std" if segment(1).is_empty() => Some("name what is used, not `std` as a whole"),
+        "std" if segment(1).is_empty() => Some("name the used items, not `std` as a whole"),
         "std" if MODULES.contains(&segment(1)) => Some("it leaves the process or the thread"),
-        "std" if segment(1) == "time" && segment(2) != "Duration" => Some("time comes in as an argument"),
+        "std" if segment(1) == "time" && segment(2) != "Duration" => Some("time must be passed as an argument"),
         name if segments.len() > 1 && CRATES.contains(&name) => Some("it leaves the process or draws random numbers"),
         _ => None,
     }
@@ -94,7 +94,7 @@ fn paths(tokens: &[TokenTree]) -> Vec<Name> {
     found
 }
 
-/// Reads a path if one begins here, and returns the number of its tokens.
+/// Parses the path that begins here, if any. Returns the number of its tokens, or 0.
 fn path(tokens: &[TokenTree], before: &[String], found: &mut Vec<Name>) -> usize {
     // A keyword before `::std` is not part of the path.
     if KEYWORDS.iter().any(|keyword| is_ident(tokens.first(), keyword)) {
@@ -164,7 +164,8 @@ fn each_shipped_level(tokens: &[TokenTree], see: &mut dyn FnMut(&[TokenTree])) {
     }
 }
 
-/// Returns the number of tokens of an item for tests, including its attributes, if one begins here.
+/// Returns the number of tokens of the item for tests that begins here, including its attributes. Returns `None` if no
+/// such item begins here.
 fn test_item_end(tokens: &[TokenTree]) -> Option<usize> {
     let attribute = group(tokens.get(1), Delimiter::Bracket).filter(|_| is_punct(tokens.first(), '#'))?;
     let attribute: Vec<_> = attribute.stream().into_iter().collect();
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_name_it_is_seen() {
+    fn forbidden_names_are_found_in_all_forms() {
         for text in [
             "use std::net::UdpSocket;",
             "use std::{fmt, net};",
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_tests_are_cut_out() {
+    fn only_items_for_tests_are_skipped() {
         assert_eq!(lines("#[cfg(test)]\nuse std::fs;\n#[cfg(test)]\nfn f() {}\nuse std::net;"), ["a.rs:5"]);
     }
 

@@ -1,6 +1,6 @@
-//! The functions that a compiled library calls, found by its undefined symbols. This sees through aliases, re-exports
-//! and macros. It does not see generic code that the library itself never instantiates, so the sources are checked,
-//! too.
+//! The functions that a compiled library calls, found by its undefined symbols. This check finds calls through aliases,
+//! re-exports and macros. It does not find calls in generic code that the library itself never instantiates, so the
+//! sources are checked, too.
 //!
 //! The library must be compiled with [`COMPLETE`]. Otherwise functions that are inlined elsewhere are missing from it.
 
@@ -15,10 +15,10 @@ use crate::source::Violation;
 /// Compiler flags that emit every function that is not generic, including those marked `#[inline]`.
 pub(crate) const COMPLETE: [&str; 4] = ["-C", "link-dead-code", "-C", "opt-level=0"];
 
-/// Parts of `std` that leave the process or the thread. The parts below them do, too.
+/// Modules of `std` that leave the process or the thread. All modules below them are forbidden, too.
 const MODULES: &[&str] =
     &["env", "fs", "io", "net", "os", "process", "random", "hash::random", "sys", "thread", "time"];
-/// Functions of the C library that do so.
+/// Functions of the C library that leave the process or the thread.
 const FUNCTIONS: &[&str] = &[
     "accept",
     "bind",
@@ -52,8 +52,7 @@ const FUNCTIONS: &[&str] = &[
     "write",
 ];
 
-/// Checks an `.rlib`. Returns the number of different names that it leaves undefined, and the forbidden ones among
-/// them.
+/// Checks an `.rlib`. Returns the number of its undefined names, and the forbidden ones among them.
 pub(crate) fn check(name: &str, library: &[u8]) -> Result<(usize, Vec<Violation>)> {
     let mut undefined = BTreeSet::new();
     let mut objects = 0;
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_seen_in_a_compiled_crate_however_they_are_named() {
+    fn calls_of_all_forms_are_found_in_a_compiled_crate() {
         for (name, call) in [
             ("clock", "let _ = std::time::Instant::now();"),
             ("thread", "std::thread::yield_now();"),
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn pure_code_passes_and_is_really_looked_at() {
+    fn pure_code_passes_and_its_symbols_are_read() {
         let text = "pub fn f(x: &mut Vec<u64>) -> String { x.push(1); x.sort(); format!(\"{x:?}\") }";
         let (names, found) = check("pure", &compiled(text)).unwrap();
         assert_eq!(found, []);

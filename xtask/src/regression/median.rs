@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_two() {
+    fn median_of_an_even_number_is_between_two_values() {
         let ten: Vec<f64> = [3, 1, 2, 5, 4, 9, 6, 8, 7, 10].map(f64::from).into();
         assert_eq!(median(&ten), Some(Median { value: 5.5, low: 2.0, high: 9.0 }));
         assert!((median(&ten).unwrap().half_width() - 3.5 / 5.5).abs() < 1e-12);
     }
 
     #[test]
-    fn one_wild_value_moves_nothing() {
+    fn one_outlier_does_not_change_the_interval() {
         let mut sample = vec![1.0; 11];
         sample.push(1000.0);
         assert_eq!(median(&sample), Some(Median { value: 1.0, low: 1.0, high: 1.0 }));
@@ -95,7 +95,7 @@ mod tests {
     /// The samples are drawn from a skewed distribution whose median is known. The interval must contain this median in
     /// at least 95 % of the samples, and not in nearly all of them, since it would then be too wide.
     #[test]
-    fn the_interval_holds_the_median_as_often_as_it_says() {
+    fn interval_contains_the_median_as_often_as_stated() {
         let mut next = numbers(7);
         for (n, most) in [(10, 0.99), (30, 0.98), (60, 0.98)] {
             let holds = |_: &u32| {

@@ -1,8 +1,9 @@
 //! `cargo xtask regression`: compares the benches of this tree with those of another tree.
 //!
-//! Runs of the two take turns, in the order old, new, new, old, so that a drift of the machine affects both alike. The
-//! two runs of a pair yield one ratio for each row, new to old, of times or of inverse rates. Pairs are run until the
-//! 95 % interval of every row's median ratio is narrow, or the maximum number is reached.
+//! Runs of the two binaries take turns, in the order old, new, new, old, so that a drift of the machine's speed affects
+//! both alike. The two runs of a pair yield one ratio for each row: the new cost divided by the old cost. A cost is a
+//! time or an inverse rate. Pairs are run until the 95 % interval of every row's median ratio is narrow, or the maximum
+//! number is reached.
 
 mod binary;
 mod median;
@@ -128,14 +129,14 @@ fn pairs(binaries: [&Path; 2], bench: Bench, options: &Options) -> Result<Pairs>
 
 impl Pairs {
     fn add(&mut self, old: &Run, new: &Run) -> Result<()> {
-        ensure!(old.wait == new.wait, "the old one waits by `{}`, the new one by `{}`", old.wait, new.wait);
+        ensure!(old.wait == new.wait, "the old binary waits by `{}`, the new one by `{}`", old.wait, new.wait);
         let only = |a: &Run, b: &Run| -> Vec<String> {
             a.costs.keys().filter(|key| !b.costs.contains_key(*key)).map(named).collect()
         };
         let (gone, come) = (only(old, new), only(new, old));
         ensure!(
             gone.is_empty() && come.is_empty(),
-            "the two have different rows: only the old one has {gone:?}, only the new one {come:?}"
+            "the two binaries have different rows: only the old one has {gone:?}, only the new one has {come:?}"
         );
         self.wait.clone_from(&new.wait);
         for (key, cost) in &old.costs {

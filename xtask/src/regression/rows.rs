@@ -21,17 +21,17 @@ pub(crate) struct Run {
 pub(crate) fn read(text: &str) -> Result<Run> {
     let document: Value = serde_json::from_str(text).context("it does not print a JSON document")?;
     if let Some(what) = document.pointer("/error/what").and_then(Value::as_str) {
-        bail!("it says: {what}");
+        bail!("it printed the error: {what}");
     }
     let environment = &document["environment"];
-    ensure!(environment["profile"] == "release", "it is no release build: its figures say nothing");
+    ensure!(environment["profile"] == "release", "it is not a release build, so its figures are not comparable");
     let wait = environment["wait"].as_str().context("it names no wait mode")?.to_owned();
     let rows = document["rows"].as_array().context("its document has no rows")?;
     ensure!(!rows.is_empty(), "its document has no rows");
     let mut costs = BTreeMap::new();
     for row in rows {
         let name = row["name"].as_str().context("a row has no name")?;
-        let bytes = row["bytes"].as_u64().with_context(|| format!("row `{name}` does not say how many bytes"))?;
+        let bytes = row["bytes"].as_u64().with_context(|| format!("row `{name}` has no number of bytes"))?;
         let cost = cost(row).with_context(|| format!("row `{name}` with {bytes} bytes has no figure"))?;
         let twice = costs.insert((name.to_owned(), bytes), cost).is_some();
         ensure!(!twice, "there are two rows `{name}` with {bytes} bytes");
@@ -39,8 +39,8 @@ pub(crate) fn read(text: &str) -> Result<Run> {
     Ok(Run { wait, costs })
 }
 
-/// Returns the cost of a row. It follows from the figure that has the unit of the row's bound, which older documents
-/// call a floor.
+/// Returns the cost of a row. The cost is computed from the figure that has the unit of the row's bound. Older
+/// documents call the bound a floor.
 fn cost(row: &Value) -> Option<f64> {
     let figure = |name: &str| row[name].as_f64().filter(|figure| *figure > 0.0);
     let rate = || figure("msgs_per_s").or_else(|| figure("mb_per_s")).map(|rate| 1.0 / rate);
@@ -67,7 +67,7 @@ mod tests {
     const OLD: &str = r#"{"name": "old", "bytes": 8, "p50_us": 9.0, "msgs_per_s": 4e5, "floor": {"unit": "msgs/s"}}"#;
 
     #[test]
-    fn a_row_costs_what_it_is_about() {
+    fn cost_of_a_row_has_the_unit_of_its_bound() {
         let run = read(&document("release", &[TIME, RATE, BARE, OLD].join(", "))).unwrap();
         let costs: Vec<_> = run.costs.iter().map(|((name, bytes), cost)| (name.as_str(), *bytes, *cost)).collect();
         assert_eq!(
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_tells_nothing_is_refused() {
+    fn document_without_figures_is_refused() {
         let nothing = r#"{"name": "one", "bytes": 64, "p50_us": null, "msgs_per_s": null, "mb_per_s": null}"#;
         let said = r#"{"ok": false, "error": {"what": "there is no bench"}}"#;
         for (text, why) in [

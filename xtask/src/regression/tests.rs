@@ -15,9 +15,9 @@ impl Programs {
         Programs(TempDir::new())
     }
 
-    /// Adds a program whose time and rate are `factor` times those of a plain one. They scatter evenly by up to
-    /// `scatter` in both directions from run to run. The program counts its runs in a file, so runs differ, and are the
-    /// same in each test.
+    /// Adds a program whose times are `factor` times those of a plain one, and whose rates are lower by the same
+    /// factor. The factor varies evenly from run to run, by up to the part `scatter` in both directions. The program
+    /// counts its runs in a file, so the figures differ between runs, but are the same in each execution of a test.
     fn add(&self, name: &str, factor: f64, scatter: f64) -> PathBuf {
         let text = format!(
             r#"runs="$0.runs"
@@ -35,8 +35,8 @@ awk -v n="$n" 'BEGIN {{
         self.plain(name, &text)
     }
 
-    /// Adds a program by another process. A file that this process has open for writing cannot be executed. A child
-    /// that it forks meanwhile would inherit the open file.
+    /// Adds a program, which another process writes. A file that is open for writing cannot be executed, and a child
+    /// that this process forks at the same time would inherit the open file.
     fn plain(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         let mut install =
@@ -91,7 +91,7 @@ fn scattered_rows_are_undecided() {
 }
 
 #[test]
-fn a_verdict_is_about_the_lower_end() {
+fn verdict_depends_on_the_ends_of_the_interval() {
     let around = |middle: f64, width: f64| -> Vec<f64> {
         (0..20).map(|n| middle * (1.0 + width * (f64::from(n) / 9.5 - 1.0))).collect()
     };
@@ -105,7 +105,7 @@ fn a_verdict_is_about_the_lower_end() {
 
 /// The order of the runs is old, new, new, old, so that a drift affects both alike.
 #[test]
-fn the_two_take_turns() {
+fn old_and_new_take_turns() {
     let programs = Programs::new();
     let log = programs.0.join("log");
     let row = r#"{"name": "one", "bytes": 64, "p50_us": 20.0}"#;

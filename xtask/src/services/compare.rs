@@ -61,7 +61,7 @@ pub(super) fn benchmark(port: u16, test: &str, pipeline: u32, clients: u32) -> R
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &port.to_string(), "-t", test, "-P", &pipeline.to_string(), "-c", &clients.to_string()]);
     let (good, text) = capture(command.args(["-n", &requests.to_string(), "-r", "10000", "--precision", "3"]))?;
-    ensure!(good && !text.contains("Error"), "redis-benchmark says: {text}");
+    ensure!(good && !text.contains("Error"), "redis-benchmark printed: {text}");
     figures(&text)
 }
 
@@ -73,7 +73,7 @@ const TESTS: [&str; 4] = ["set", "get", "incr", "mset"];
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let program = programs::store(context, true)?;
-    let etcd = SYSTEMS.iter().find(|system| system.name == "etcd").context("etcd is no system that is compared")?;
+    let etcd = SYSTEMS.iter().find(|system| system.name == "etcd").context("etcd is not among the compared systems")?;
     let mut programs = Programs::new(context);
     etcd.ensure(context, &mut programs)?;
     let mut all: BTreeMap<(u32, u32, &str, &str), Vec<Figures>> = BTreeMap::new();
@@ -106,7 +106,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
 fn etcd_rate(programs: &Programs, etcd: &System, outstanding: u64) -> Result<f64> {
     let setting = etcd.settings.iter().find(|setting| setting.place == LOOPBACK).context("a setting on one host")?;
     let figures = etcd.run(programs, setting, &[Shape { bytes: 8, outstanding, messages: 40_000 }])?;
-    figures.iter().find_map(|figures| figures.msgs_per_s).context("etcd's client tells no rate")
+    figures.iter().find_map(|figures| figures.msgs_per_s).context("etcd's client reports no rate")
 }
 
 fn print_table(all: &BTreeMap<(u32, u32, &str, &str), Vec<Figures>>, puts: &BTreeMap<u64, Vec<f64>>) {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read_from_what_the_benchmark_prints() {
+    fn output_of_redis_benchmark_is_parsed() {
         let text = "Latency by percentile distribution:\n0.000% <= 0.100 milliseconds (cumulative count 1)\n\
                     50.000% <= 0.407 milliseconds (cumulative count 50)\n99.219% <= 0.9 milliseconds\n99.902% <= 1.5 milliseconds\n\
                     100.000% <= 2.0 milliseconds\n\nSummary:\n  throughput summary: 100704.94 requests per second\n";

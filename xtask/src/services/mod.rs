@@ -42,7 +42,7 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let output = BufReader::new(child.stdout.take().context("it is piped")?);
+        let output = BufReader::new(child.stdout.take().context("the process has no output pipe")?);
         let mut server = Server(child, 0);
         for line in output.lines() {
             let line = line?;
@@ -79,7 +79,8 @@ pub(crate) fn store(context: &Context) -> Result<Outcome> {
 fn seeds() -> Result<Range<u64>> {
     let text = std::env::var("STENTOR_SERVICES").unwrap_or_else(|_| "1..101".to_owned());
     let ends = text.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
-    ends.filter(|seeds| !seeds.is_empty()).with_context(|| format!("STENTOR_SERVICES: no seeds: {text}"))
+    ends.filter(|seeds| !seeds.is_empty())
+        .with_context(|| format!("STENTOR_SERVICES is `{text}`: set it to FIRST..END, as in 1..101"))
 }
 
 /// Tests the store for a minute with each seed, on shared memory and on three hosts in turns.
@@ -92,8 +93,8 @@ pub(crate) fn store_long(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs demonstrations of the bank of about a minute each, on shared memory and on RoCEv2 in turns. They repeatedly
-/// kill leaders and clients.
+/// Runs demonstrations of the bank, on shared memory and on RoCEv2 in turns. Each takes about a minute, and repeatedly
+/// kills leaders and clients.
 pub(crate) fn bank_long(context: &Context) -> Result<Outcome> {
     let program = programs::example(context, "bank", "bank")?;
     for seed in seeds()? {
@@ -103,7 +104,7 @@ pub(crate) fn bank_long(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs demonstrations of the locks of about a minute each. They stop forty holders and kill nodes.
+/// Runs demonstrations of the lock service. Each takes about a minute, stops forty holders, and kills nodes.
 pub(crate) fn lock_long(context: &Context) -> Result<Outcome> {
     let program = programs::example(context, "lock", "lock")?;
     for _ in seeds()? {

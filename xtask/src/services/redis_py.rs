@@ -17,7 +17,8 @@ pub(crate) const NEEDS: Needs =
 
 /// The version of the client library whose tests are run.
 const REDIS_PY: &str = "redis==5.2.1";
-/// The tests that pass, one on each line. The others concern commands that the store does not support.
+/// File with the names of the tests that pass, one on each line. All other tests concern commands that the store does
+/// not support.
 const PASSING: &str = "examples/kv/redis-py.txt";
 const FILES: [&str; 4] =
     ["tests/test_commands.py", "tests/test_connection_pool.py", "tests/test_encoding.py", "tests/test_pipeline.py"];
@@ -60,9 +61,9 @@ fn judge(text: &str, expected: &str) -> Result<Outcome> {
     let passed: Vec<String> = text.lines().filter_map(passed).collect();
     let missing: Vec<&str> = expected.lines().filter(|line| !passed.iter().any(|test| test == line)).collect();
     println!("{} tests of {REDIS_PY} pass", passed.len());
-    ensure!(missing.is_empty(), "these do not pass any more:\n{}", missing.join("\n"));
+    ensure!(missing.is_empty(), "these tests of redis-py do not pass any more:\n{}", missing.join("\n"));
     let new: Vec<&String> = passed.iter().filter(|test| !expected.lines().any(|line| line == *test)).collect();
-    ensure!(new.is_empty(), "these pass and are not in {PASSING}: {new:#?}");
+    ensure!(new.is_empty(), "these tests of redis-py pass, but {PASSING} does not list them: {new:#?}");
     Ok(Outcome::Passed)
 }
 

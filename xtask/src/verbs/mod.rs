@@ -57,12 +57,12 @@ const TESTS: [(&str, &str); 6] = [
     ("locked", "guest.sh"),
     ("vanish", "guest.sh"),
 ];
-/// The tests of the conformance suite, which takes as long as all the others.
+/// The tests of the conformance suite, which take as long as all other tests together.
 const CONFORMANCE: [(&str, &str); 2] = [("conformance", "guest.sh"), ("interop", "interop.sh")];
 
-/// The test of every operation, which valgrind runs. `PLANTED` names a test in the same file, and the faults in it that
-/// valgrind must report.
+/// The test of every operation, which runs under valgrind.
 const CHECKED: &str = "rxe";
+/// A test in the same file, and its faults, which valgrind must report.
 const PLANTED: (&str, [&str; 2]) = ("what_valgrind_must_see", ["overrun", "leak"]);
 /// The exit code of valgrind when it has found a fault.
 const SEEN: i32 = 9;
@@ -85,7 +85,7 @@ fn sees_planted(context: &Context, test: &Path) -> Result<()> {
         let wanted = if fault.is_empty() { 0 } else { SEEN };
         ensure!(status.code() == Some(wanted), "planted `{fault}`: valgrind ended with {status}, not {wanted}");
     }
-    println!("valgrind sees what is planted: {}", faults.join(", "));
+    println!("valgrind reports the planted faults: {}", faults.join(", "));
     Ok(())
 }
 
@@ -166,7 +166,7 @@ fn judge_hindered(document: &Value, remedy: &str) -> Result<()> {
     let verbs = &document["fabrics"]["verbs"];
     let why = verbs["why"].as_str().unwrap_or_default();
     if verbs["available"] != false || !why.contains(remedy) {
-        bail!("of verbs the doctor says `{verbs}`, which is not unavailable because of `{remedy}`");
+        bail!("the doctor should report verbs as unavailable because of `{remedy}`, but reports `{verbs}`");
     }
     println!("doctor, verbs: {why}");
     Ok(())
@@ -182,7 +182,7 @@ fn judge(document: &Value) -> Result<()> {
     let why = document["fabrics"]["verbs"]["why"].as_str().unwrap_or_default();
     for told in [TAKEN, GRANTED] {
         if !why.contains(told) {
-            bail!("of verbs the doctor says `{why}`, not `{told}`");
+            bail!("the doctor's text about verbs lacks `{told}`: `{why}`");
         }
     }
     println!("doctor, verbs: {why}");
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_doctor_that_misses_something_is_seen() {
+    fn missing_findings_of_the_doctor_are_detected() {
         let found = |what: &str| json!({"what": what, "state": "ok"});
         let all = ["libibverbs", "RDMA modules", "RDMA device", "RDMA port"].map(found);
         let said =

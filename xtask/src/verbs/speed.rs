@@ -24,10 +24,11 @@ pub(super) const NEEDS: Needs = Needs {
     ],
 };
 
-/// Number of rounds of the comparison with the plain program. `HOPS` and `STREAM` are the numbers of round trips and of
-/// messages of each stream in a round.
+/// Number of rounds of the comparison with the plain program.
 const ROUNDS: usize = 20;
+/// Number of round trips in a round.
 const HOPS: usize = 2000;
+/// Number of messages of each stream in a round.
 const STREAM: usize = 1500;
 /// The comparisons: files of the plain program, the bench's file and row, and the bar for the median of the rounds'
 /// ratios. Single rounds differ by a factor of two on both sides, because other processes also need the guest's only
@@ -51,9 +52,9 @@ struct Compared {
 /// The limit of the ratio of the bench's figure to the plain program's figure.
 #[derive(Clone, Copy)]
 enum Bar {
-    /// Latencies, in µs.
+    /// Maximum ratio of latencies in µs.
     AtMost(f64),
-    /// Bandwidths, in MB/s.
+    /// Minimum ratio of bandwidths in MB/s.
     AtLeast(f64),
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let set = format!("RAW='{}' STENTOR='{}' {sizes}", raw.display(), stentor.display());
     roce::in_guest(context, &guest, "crates/bin/cli/tests/guests/speed.sh", &work, &set)?;
     let judged = COMPARED.iter().map(|compared| compare(&work, compared)).collect::<Result<Vec<_>>>()?;
-    if judged.contains(&false) { bail!("not as fast as it should be: see above") } else { Ok(Outcome::Passed) }
+    if judged.contains(&false) { bail!("a figure is worse than its bar: see above") } else { Ok(Outcome::Passed) }
 }
 
 /// Prints both figures. Returns whether the bench's figure is within the bar.
@@ -115,7 +116,9 @@ fn figure(document: &Value, row: &str, bar: Bar) -> Result<f64> {
     let figure = found[of].as_f64().with_context(|| format!("row {row} has no {of}"))?;
     // The bench subtracts the cost of reading the clock, once for each round trip. The plain program reads the clock as
     // often.
-    let clock = document["environment"]["clock"]["cost_ns"].as_f64().context("the bench does not tell of its clock")?;
+    let clock = document["environment"]["clock"]["cost_ns"]
+        .as_f64()
+        .context("the bench does not report the cost of its clock")?;
     Ok(match bar {
         Bar::AtMost(_) => figure + clock / 2000.0,
         Bar::AtLeast(_) => figure,
