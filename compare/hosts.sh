@@ -29,7 +29,7 @@ if ((mtu)); then
   ip link set bridge mtu "$mtu" up
 fi
 
-# The address of host N.
+# Prints the address of host N.
 address() {
   if ((mtu)); then echo "10.9.9.$1"; else echo 127.0.0.1; fi
 }
@@ -41,7 +41,7 @@ on() {
   if ((mtu)); then ip netns exec "h$n" "$@"; else "$@"; fi
 }
 
-# Starts a command on host N, which is killed when the script ends. Its process id is in `$!`.
+# Starts a command on host N. The process is killed when the script ends. Its process id is in `$!`.
 start() {
   local n=$1
   shift
@@ -70,8 +70,8 @@ each_shape() {
   done
 }
 
-# Runs `$program` as two processes that send messages to and fro and spin, on the first and the last processor, for each shape in
-# turn. The process that begins prints a line.
+# Runs `$program` as two processes that exchange messages in round trips, for each shape in turn. The processes spin, on
+# the first and on the last processor. The process that begins prints a line.
 each_pair() {
   local shape bytes outstanding messages folder common pong
   processors
@@ -102,7 +102,7 @@ listening() {
   return 1
 }
 
-# The first and the last permitted processor, for two processes that spin.
+# Sets `$first` and `$last` to the first and the last permitted processor, for two processes that spin.
 processors() {
   local list
   list=$(taskset -cp $$)

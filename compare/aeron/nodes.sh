@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Messages through shared memory to three subscriptions of Aeron, or to and fro between two processes. Prints a line of JSON for each
-# shape.
+# Sends messages through shared memory to three subscriptions of Aeron, or in round trips between two processes. Prints
+# a line of JSON for each shape.
 # usage: unshare -rnm nodes.sh PROGRAM ipc|pair 0 SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 program=$1 how=$2 mtu=$3

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Messages through three corosync nodes on three hosts. Prints a line of JSON for each shape.
+# Sends messages through three corosync nodes on three hosts. Prints a line of JSON for each shape.
 # usage: unshare -rnm nodes.sh PROGRAM udpu|knet MTU SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 program=$1 transport=$2 mtu=$3
@@ -29,7 +29,7 @@ nodelist {
 $(for m in 1 2 3; do printf '  node {\n    nodeid: %s\n    name: h%s\n    ring0_addr: 10.9.9.%s\n  }\n' "$m" "$m" "$m"; done)
 }
 CONF
-  # Each node has a lock file in /run, so each gets a separate /run.
+  # Each node has a lock file in /run, so each node needs a separate /run.
   ip netns exec "h$n" sh -c "mount -t tmpfs tmpfs /run; exec corosync -f -c $work/$n.conf" 2>"$work/$n.log" &
   started+=($!)
 done

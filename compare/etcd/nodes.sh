@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts through three etcd nodes on three hosts, by a client beside the first node. Their logs are in memory, so that no put waits for a disk.
-# Prints a line of JSON for each shape.
+# Sends puts to three etcd nodes on three hosts. The client runs on the host of the first node. The nodes' logs are in
+# memory, so that no put waits for a disk. Prints a line of JSON for each shape.
 # usage: unshare -rnm nodes.sh PROGRAM put MTU SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 program=$1 mtu=$3

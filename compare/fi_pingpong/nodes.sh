@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Messages to and fro between two processes of fi_pingpong. Prints the payload, 1, and its last line for each shape.
+# Sends messages in round trips between two processes of fi_pingpong. For each shape, prints the payload, 1, and the
+# last line of fi_pingpong.
 # usage: unshare -rnm nodes.sh - tcp-msg|tcp-rdm|shm-rdm 0 SIZE:1:MESSAGES...
 set -euo pipefail
 how=$2 mtu=$3

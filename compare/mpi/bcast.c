@@ -1,10 +1,11 @@
-// Broadcasts by MPI_Bcast, in a file of times for each process.
+// Broadcasts messages by MPI_Bcast. Each process writes a file of times.
 //
 // usage: mpirun -n N bcast FOLDER BYTES OUTSTANDING MESSAGES
 //
-// Rank 0 sends. A barrier follows every OUTSTANDING broadcasts, so that no more are outstanding. With 1, each broadcast ends before the
-// next begins. Rank r writes the time at which each broadcast returned to FOLDER/h(r+1). Rank 0 also writes the time of each call to
-// FOLDER/sent. Times are 64-bit numbers in the machine's byte order: nanoseconds of the monotonic clock.
+// Rank 0 sends. A barrier follows each series of OUTSTANDING broadcasts, so that no more broadcasts are outstanding. If
+// OUTSTANDING is 1, each broadcast ends before the next one begins. Rank r writes the time at which each broadcast
+// returned to FOLDER/h(r+1). Rank 0 also writes the time of each call to FOLDER/sent. Times are 64-bit numbers in the
+// machine's byte order: nanoseconds of the monotonic clock.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ int main(int argc, char **argv) {
     if ((n + 1) % outstanding == 0) MPI_Barrier(MPI_COMM_WORLD);
   }
   if (bytes > 0 && (payload[0] != 7 || payload[bytes - 1] != 7)) {
-    fprintf(stderr, "rank %d has not the root's payload\n", rank);
+    fprintf(stderr, "rank %d did not receive the root's payload\n", rank);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   char name[32];

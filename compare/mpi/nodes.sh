@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# MPI_Bcast to three processes, of which the first is the root. Prints a line of JSON for each shape.
+# Sends messages by MPI_Bcast among three processes, of which the first is the root. Prints a line of JSON for each
+# shape.
 # usage: unshare -rnm nodes.sh PROGRAM vader|tcp 0 SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 program=$1 how=$2 mtu=$3

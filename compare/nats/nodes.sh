@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Messages through one NATS server, to subscribers on three hosts. Prints a line of JSON for each shape.
+# Sends messages through one NATS server to subscribers on three hosts. Prints a line of JSON for each shape.
 # usage: unshare -rnm nodes.sh PROGRAM core MTU SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 program=$1 mtu=$3

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Messages through a group of three on three hosts, by a client beside the first member. Prints a document of `stentor bench cluster` in
-# a line for each shape. Then it stops the members, and plain programs send the same datagrams, or the same records, between the same
-# addresses. Prints a document of `stentor bench bound` in a line for each shape.
+# Sends messages to a group of three members on three hosts. The client runs on the host of the first member. For each
+# shape, prints a document of `stentor bench cluster` in one line. Then stops the members, and runs plain programs that
+# send the same datagrams or the same records between the same addresses. For each shape, prints a document of `stentor
+# bench bound` in one line.
 # usage: unshare -rnm nodes.sh STENTOR roce MTU SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 stentor=$1 mtu=$3

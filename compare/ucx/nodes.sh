@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Messages between two processes of ucx_perftest: to and fro if one is outstanding, else one after the other. Prints the payload, how many
-# are outstanding, and its last line for each shape.
+# Sends messages between two processes of ucx_perftest: in round trips if one message is outstanding, otherwise in a
+# stream. For each shape, prints the payload, the number of outstanding messages, and the last line of ucx_perftest.
 # usage: unshare -rnm nodes.sh - tcp|posix 0 SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 how=$2 mtu=$3

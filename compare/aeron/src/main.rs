@@ -66,7 +66,11 @@ impl Taker {
             if self.got.delivered.count() > before {
                 return Ok(());
             }
-            ensure!(since.elapsed() < PATIENCE, "nothing came for {} s after message {before}", PATIENCE.as_secs());
+            ensure!(
+                since.elapsed() < PATIENCE,
+                "no message arrived for {} s after message {before}",
+                PATIENCE.as_secs()
+            );
             yield_now();
         }
     }
@@ -130,7 +134,7 @@ fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bo
     finish(options, &sent)
 }
 
-/// The number of messages that a process of a ping-pong has received, and the error of the last message with wrong
+/// The number of messages that this process has received in round trips, and the error of the last message with wrong
 /// content.
 struct Come {
     options: Options,
@@ -146,7 +150,7 @@ fn come(come: &mut Come, message: &[u8], _: AeronHeader) {
     }
 }
 
-/// Runs this process's side of a ping-pong.
+/// Runs this process's side of the round trips.
 fn two(options: &Options, aeron: &Aeron, channel: &CStr, stream: i32) -> Result<()> {
     let (out, back) = if options.role == Role::Ping { (stream, stream + 1) } else { (stream + 1, stream) };
     let subscription =
@@ -154,7 +158,7 @@ fn two(options: &Options, aeron: &Aeron, channel: &CStr, stream: i32) -> Result<
     let publication = aeron.async_add_exclusive_publication(channel, out)?.poll_blocking(PATIENCE)?;
     let since = Instant::now();
     while !(publication.is_connected() && subscription.is_connected()) {
-        ensure!(since.elapsed() < PATIENCE, "the other process is not there after {} s", PATIENCE.as_secs());
+        ensure!(since.elapsed() < PATIENCE, "the other process has not connected after {} s", PATIENCE.as_secs());
         yield_now();
     }
     let (mut whole, payload) = (AeronFragmentClosureAssembler::new()?, message(options));

@@ -68,7 +68,7 @@ impl Cpg {
     /// Loads the library.
     ///
     /// # Errors
-    /// If it is not installed.
+    /// Returns an error if the library is not installed.
     pub fn open() -> Result<Self> {
         // SAFETY: loading libcpg runs the constructors of libcpg and libqb, which do nothing that depends on this program.
         let library = unsafe { Library::new("libcpg.so.4") };
@@ -83,7 +83,7 @@ impl Cpg {
     /// Calls `cpg_initialize`.
     ///
     /// # Errors
-    /// If the library has no such function.
+    /// Returns an error if the library has no such function.
     pub fn initialize(&self, handle: &mut Handle, callbacks: &'static Callbacks) -> Result<c_int> {
         let call = self.symbol::<unsafe extern "C" fn(*mut Handle, *const Callbacks) -> c_int>("cpg_initialize")?;
         // SAFETY: both pointers are valid during the call. The callbacks are static.
@@ -93,7 +93,7 @@ impl Cpg {
     /// Calls `cpg_join`.
     ///
     /// # Errors
-    /// If the library has no such function.
+    /// Returns an error if the library has no such function.
     pub fn join(&self, handle: Handle, name: &Name) -> Result<c_int> {
         let call = self.symbol::<unsafe extern "C" fn(Handle, *const Name) -> c_int>("cpg_join")?;
         // SAFETY: the name is valid during the call.
@@ -103,7 +103,7 @@ impl Cpg {
     /// Calls `cpg_fd_get`.
     ///
     /// # Errors
-    /// If the library has no such function.
+    /// Returns an error if the library has no such function.
     pub fn descriptor(&self, handle: Handle, fd: &mut c_int) -> Result<c_int> {
         let call = self.symbol::<unsafe extern "C" fn(Handle, *mut c_int) -> c_int>("cpg_fd_get")?;
         // SAFETY: the pointer to the descriptor is valid during the call.
@@ -113,7 +113,7 @@ impl Cpg {
     /// Returns `cpg_mcast_joined` for messages in one part.
     ///
     /// # Errors
-    /// If the library has no such function.
+    /// Returns an error if the library has no such function.
     pub fn multicast(&self) -> Result<impl Fn(Handle, &[u8]) -> c_int + '_> {
         type Multicast = unsafe extern "C" fn(Handle, c_int, *const Part, u32) -> c_int;
         let call = self.symbol::<Multicast>("cpg_mcast_joined")?;
@@ -127,7 +127,7 @@ impl Cpg {
     /// Returns `cpg_dispatch` for all available events.
     ///
     /// # Errors
-    /// If the library has no such function.
+    /// Returns an error if the library has no such function.
     pub fn dispatch(&self) -> Result<impl Fn(Handle) -> c_int + '_> {
         let call = self.symbol::<unsafe extern "C" fn(Handle, c_int) -> c_int>("cpg_dispatch")?;
         // SAFETY: the connection is open. The callbacks access only statics.

@@ -1,6 +1,6 @@
 //! Sends messages through corosync's closed process groups (CPG) in agreed order, with three members.
 //!
-//! The process waits by `poll` on the library's descriptor, as programs with this library usually do.
+//! The process waits with `poll` on the library's descriptor, as usual for programs with this library.
 
 mod library;
 
@@ -60,7 +60,7 @@ struct Member<'a, D: Fn(Handle) -> c_int> {
 }
 
 impl<D: Fn(Handle) -> c_int> Member<'_, D> {
-    /// Handles all available events. If there are none and `waits` is set, waits for one first.
+    /// Handles all available events. If `waits` is set, first waits up to 1 s for an event.
     fn take(&self, waits: bool) -> Result<()> {
         if waits {
             let longest = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -81,7 +81,7 @@ impl<D: Fn(Handle) -> c_int> Member<'_, D> {
             if now != before {
                 (since, before) = (Instant::now(), now);
             }
-            ensure!(since.elapsed() < PATIENCE, "{what}: nothing came for {} s", PATIENCE.as_secs());
+            ensure!(since.elapsed() < PATIENCE, "waiting for {what}: no event for {} s", PATIENCE.as_secs());
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Role::Send => send(&options, &member, cpg.multicast()?),
-        Role::Ping | Role::Pong => bail!("messages go one way here"),
+        Role::Ping | Role::Pong => bail!("this program has no round trips: set --role to send or receive"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Puts one key through a cluster of etcd. One client of the crate `etcd-client` uses one connection to the
+//! Measures puts of one key into an etcd cluster. One client of the crate `etcd-client` uses one connection to the
 //! leader.
 //!
 //! A put is acknowledged when a majority has it in its log and the leader has applied it. The client sleeps in `epoll`
@@ -45,7 +45,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
     finish(options, &sent)
 }
 
-/// Waits until there is a leader, and returns it.
+/// Waits until a node leads, and returns a client that is connected to it.
 async fn leader(servers: &[String]) -> Result<KvClient> {
     let until = Instant::now() + PATIENCE;
     let mut last = None;

@@ -23,7 +23,7 @@ use iceoryx2::service::port_factory::publish_subscribe::PortFactory as Factory;
 
 /// Number of subscribers. The buffer of each has room for all outstanding messages.
 const SUBSCRIBERS: usize = 3;
-/// Maximum time without a message.
+/// Maximum time without a message, and maximum time until the publisher exists.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Service = Factory<ipc::Service, [u8], ()>;
@@ -35,9 +35,9 @@ fn main() -> Result<()> {
     // At a more verbose log level, each process prints that it has no configuration file.
     set_log_level(LogLevel::Error);
     let mut config = Config::default();
-    // Each poll of a subscriber visits this number of slots, which is 128 by default. These visits would be most of a
-    // message's latency between two processes. The slots hold connections of publishers that have left, and no
-    // publisher leaves here.
+    // Each poll of a subscriber visits this number of slots, which is 128 by default. Between two processes, most of a
+    // message's latency would be the time for these visits. The slots hold connections of publishers that have left,
+    // and in this program no publisher leaves.
     config.defaults.publish_subscribe.subscriber_expired_connection_buffer = 1;
     let node = NodeBuilder::new().config(&config).create::<ipc::Service>()?;
     let name = format!("compare/{}/{}", options.bytes, options.outstanding);
@@ -88,7 +88,7 @@ fn publish(publisher: &Source, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Runs this process's side of a ping-pong.
+/// Runs this process's side of the round trips.
 fn two(options: &Options, node: &Node<ipc::Service>, name: &str) -> Result<()> {
     let [ping, pong] = ["ping", "pong"].map(|way| service(options, node, &format!("{name}/{way}")));
     let (out, back) = if options.role == Role::Ping { (ping?, pong?) } else { (pong?, ping?) };
@@ -106,7 +106,7 @@ fn two(options: &Options, node: &Node<ipc::Service>, name: &str) -> Result<()> {
 /// Connects a subscriber to the publisher by a first poll. Messages that were sent before it may be lost, even though
 /// the publisher retries when a buffer is full.
 fn connect(subscriber: &Ends) -> Result<()> {
-    ensure!(subscriber.receive()?.is_none(), "a message came before all were ready");
+    ensure!(subscriber.receive()?.is_none(), "a message arrived before all processes were ready");
     Ok(())
 }
 
@@ -130,7 +130,7 @@ fn take(options: &Options, subscriber: &Ends, delivered: &mut Times) -> Result<(
         if delivered.count() > before {
             return Ok(());
         }
-        ensure!(since.elapsed() < PATIENCE, "nothing came for {} s after message {before}", PATIENCE.as_secs());
+        ensure!(since.elapsed() < PATIENCE, "no message arrived for {} s after message {before}", PATIENCE.as_secs());
         yield_now();
     }
 }

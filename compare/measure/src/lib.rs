@@ -5,8 +5,8 @@
 //! memory. When it has all of them, it writes them to a separate file in a shared folder. The sender then computes one
 //! row. The rate, in messages per second, is counted from the first call to the last delivery at the last receiver. A
 //! latency is the time from a call to the last receiver's delivery. One at a time means that the sender sends the next
-//! message when all receivers have delivered the one before. For this the receivers report their progress in files. In
-//! a stream the sender goes by its own deliveries.
+//! message when all receivers have delivered the one before. For this purpose the receivers report their progress in
+//! files. In a stream the sender counts only its own deliveries.
 //!
 //! Two processes exchange messages in round trips ([`ping_pong`]). A latency is half of a round trip. Both processes
 //! spin.
@@ -24,7 +24,7 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// Maximum time that a sender waits for the receivers' files.
+/// Maximum time for which a sender waits for a file or a message of a receiver.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The role of a process in a comparison.
@@ -40,10 +40,10 @@ pub enum Role {
     Pong,
 }
 
-/// The arguments that every program of a comparison takes.
+/// The arguments of every program of a comparison.
 #[derive(Parser, Clone, Debug)]
 pub struct Options {
-    /// The part of this process
+    /// The role of this process
     #[arg(long, value_enum)]
     pub role: Role,
     /// This process's name: its file in the shared folder
@@ -55,16 +55,16 @@ pub struct Options {
     /// The shared folder
     #[arg(long)]
     pub folder: PathBuf,
-    /// Payload, bytes
+    /// Size of the payload, in bytes
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..))]
     pub bytes: u32,
-    /// Messages that the sender has outstanding
+    /// Number of messages that the sender keeps outstanding
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub outstanding: u64,
-    /// Measured messages
+    /// Number of measured messages
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub messages: u64,
-    /// Messages before the measured ones
+    /// Number of messages before the measured ones
     #[arg(long, default_value_t = 1000)]
     pub warm_up: u64,
 }
@@ -113,7 +113,7 @@ impl Times {
     /// Records the time of a message.
     ///
     /// # Panics
-    /// If there is no such message.
+    /// Panics if there is no such message.
     pub fn set(&mut self, message: u64, time: u64) {
         self.0[message as usize] = time;
     }
@@ -123,10 +123,10 @@ impl Times {
         self.0.len() as u64
     }
 
-    /// Writes the times to the file of process `name`. The file appears complete.
+    /// Writes the times to the file of process `name`. Other processes see either no file or the complete file.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, options: &Options) -> Result<()> {
         let path = options.folder.join(&options.name);
         let part = path.with_extension("part");
@@ -138,11 +138,11 @@ impl Times {
     /// Reads a file of times with 64 bits each.
     ///
     /// # Errors
-    /// If the file cannot be read, or its length is not a multiple of 8 bytes.
+    /// Returns an error if the file cannot be read, or its length is not a multiple of 8 bytes.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let (words, rest) = bytes.as_chunks::<8>();
-        ensure!(rest.is_empty(), "{} has {} bytes, which are no whole times", path.display(), bytes.len());
+        ensure!(rest.is_empty(), "{} has {} bytes, which is not a whole number of times", path.display(), bytes.len());
         Ok(Times(words.iter().map(|word| u64::from_le_bytes(*word)).collect()))
     }
 }
@@ -150,7 +150,7 @@ impl Times {
 /// Reports that this process is ready: it receives every message that is sent after this report.
 ///
 /// # Errors
-/// If the file of the report cannot be written.
+/// Returns an error if the file of the report cannot be written.
 pub fn ready(options: &Options) -> Result<()> {
     let path = options.folder.join(format!("{}.ready", options.name));
     fs::write(&path, "").with_context(|| format!("cannot write {}", path.display()))
@@ -159,7 +159,7 @@ pub fn ready(options: &Options) -> Result<()> {
 /// Waits until all receivers have reported that they are ready.
 ///
 /// # Errors
-/// If a receiver is not ready within [`PATIENCE`].
+/// Returns an error if a receiver is not ready within [`PATIENCE`].
 pub fn await_ready(options: &Options) -> Result<()> {
     options.receivers.iter().try_for_each(|name| await_file(options, name, &format!("{name}.ready")).map(drop))
 }
@@ -184,25 +184,25 @@ impl Progress {
     /// other receivers.
     ///
     /// # Errors
-    /// If the file cannot be created.
+    /// Returns an error if the file cannot be created.
     pub fn of(options: &Options) -> Result<Self> {
         if options.outstanding > 1 {
             return Ok(Progress(None));
         }
         let path = options.folder.join(format!("{}.count", options.name));
-        let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Progress(Some(file)))
     }
 
     /// Reports the number of delivered messages.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn tell(&self, delivered: &Times) -> Result<()> {
         self.0
             .iter()
             .try_for_each(|file| file.write_all_at(&delivered.count().to_le_bytes(), 0))
-            .context("telling progress")
+            .context("cannot report the progress")
     }
 }
 
@@ -214,7 +214,7 @@ impl Others {
     /// stream, receivers report no progress, so the list is empty.
     ///
     /// # Errors
-    /// If a receiver has not begun to report within [`PATIENCE`].
+    /// Returns an error if a receiver has not begun to report within [`PATIENCE`].
     pub fn of(options: &Options) -> Result<Self> {
         if options.outstanding > 1 {
             return Ok(Others(Vec::new()));
@@ -227,7 +227,7 @@ impl Others {
     /// Waits until all receivers have delivered this number of messages.
     ///
     /// # Errors
-    /// If a receiver has not delivered them within [`PATIENCE`].
+    /// Returns an error if a receiver has not delivered them within [`PATIENCE`].
     pub fn reach(&self, count: u64) -> Result<()> {
         for file in &self.0 {
             let until = Instant::now() + PATIENCE;
@@ -264,14 +264,14 @@ pub struct Row {
 /// Waits for the files of all receivers, and computes the row.
 ///
 /// # Errors
-/// If a file does not appear, or has other messages than those that were sent.
+/// Returns an error if a file does not appear within [`PATIENCE`], or does not have one time for each sent message.
 pub fn row(options: &Options, sent: &Times) -> Result<Row> {
     let read = |name: &String| Times::read(&await_file(options, name, name)?);
     let delivered: Vec<_> = options.receivers.iter().map(read).collect::<Result<_>>()?;
     worked_out(options, sent, &delivered)
 }
 
-/// The value of each word of a message. A message with another content is an error.
+/// The value of each word of a message in a round trip. A receiver rejects other contents.
 const CONTENT: u64 = 0x0707_0707_0707_0707;
 
 /// Returns a message for a round trip.
@@ -283,13 +283,13 @@ pub fn message(options: &Options) -> Vec<u8> {
 /// Loads every byte of a message.
 ///
 /// # Errors
-/// If the message differs from [`message`].
+/// Returns an error if the message differs from [`message`].
 #[inline]
 pub fn check(options: &Options, message: &[u8]) -> Result<()> {
     let (words, rest) = message.as_chunks::<8>();
     let sum = words.iter().map(|word| u64::from_ne_bytes(*word)).fold(0, u64::wrapping_add);
     let whole = message.len() == options.bytes as usize && rest.iter().all(|byte| *byte == CONTENT as u8);
-    ensure!(whole && sum == CONTENT.wrapping_mul(words.len() as u64), "a message is not the one that was sent");
+    ensure!(whole && sum == CONTENT.wrapping_mul(words.len() as u64), "a message differs from the one that was sent");
     Ok(())
 }
 
@@ -299,7 +299,7 @@ const LOOKS: u32 = 1 << 30;
 /// Calls `look` without a pause until it returns a value.
 ///
 /// # Errors
-/// Returns the error of `look`. Also fails if `look` returns no value for a long time.
+/// Returns the error of `look`. Also returns an error if `look` returns no value in [`LOOKS`] calls.
 #[inline]
 pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     for _ in 0..LOOKS {
@@ -307,21 +307,21 @@ pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
             return Ok(come);
         }
     }
-    bail!("nothing came in {LOOKS} looks")
+    bail!("no message arrived in {LOOKS} polls")
 }
 
 /// Exchanges messages with another process. [`Role::Ping`] sends first and prints the row. The latency is half of a
 /// round trip, less the cost of reading the clock. Both processes call this function when they are connected.
 ///
 /// # Errors
-/// Returns an error of `send` or `receive`. Also fails if the other process does not become ready, or if `options` asks
-/// for more than one outstanding message.
+/// Returns an error of `send` or `receive`. Also returns an error if the other process does not become ready, or if
+/// `options` has more than one outstanding message.
 pub fn ping_pong(
     options: &Options,
     mut send: impl FnMut() -> Result<()>,
     mut receive: impl FnMut() -> Result<()>,
 ) -> Result<()> {
-    ensure!(options.outstanding == 1, "messages go to and fro one at a time");
+    ensure!(options.outstanding == 1, "round trips need one outstanding message");
     if options.role == Role::Pong {
         ready(options)?;
         for _ in 0..options.total() {
@@ -427,10 +427,10 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_way_to_and_fro_counts_without_the_clock_and_the_first_ways() {
+    fn latency_is_half_a_round_trip_without_clock_and_warm_up() {
         let times = Times(vec![0, 9000, 9220, 9420, 9660]);
         let row = to_and_fro(&options(), &times, 20.0).unwrap();
-        assert_eq!((row.p50_us, row.p99_us, row.msgs_per_s), (0.1, 0.11, None), "ways of 220, 200 and 240 ns");
+        assert_eq!((row.p50_us, row.p99_us, row.msgs_per_s), (0.1, 0.11, None), "round trips of 220, 200 and 240 ns");
     }
 
     #[test]

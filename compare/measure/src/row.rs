@@ -1,6 +1,6 @@
-//! Computes the row of a program that is not written in Rust. That program has written the times of its messages to the
-//! shared folder, and the times at which it sent them to a file `sent`. The arguments are those of every program of a
-//! comparison.
+//! Computes the row of a program that is not written in Rust. That program has written the times of its deliveries to
+//! the shared folder, and the times at which it sent the messages to the file `sent` there. The arguments are those of
+//! every program of a comparison.
 #![forbid(unsafe_code)]
 
 use anyhow::Result;

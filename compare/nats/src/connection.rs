@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Maximum time for a server to start, and maximum time without an operation from it.
+/// Maximum time for a server to start, and maximum time without an operation of the server.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of bytes of one read.
 const CHUNK: usize = 1 << 18;
@@ -44,11 +44,11 @@ impl Inbox {
     /// Returns the next complete operation, or `None` if there is none yet.
     ///
     /// # Errors
-    /// If the server reports an error, or sends bytes that are no operation of the protocol.
+    /// Returns an error if the server reports an error, or sends bytes that are not an operation of the protocol.
     pub fn next(&mut self) -> Result<Option<Said>> {
         let rest = &self.bytes[self.at..];
         let Some(length) = rest.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
-        let line = std::str::from_utf8(&rest[..length]).context("the server does not say text")?;
+        let line = std::str::from_utf8(&rest[..length]).context("the server sent a line that is not text")?;
         let mut taken = length + 2;
         let (word, arguments) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         let said = match word {
@@ -65,7 +65,7 @@ impl Inbox {
             "PING" => Said::Ping,
             "PONG" => Said::Pong,
             "INFO" | "+OK" => Said::Other,
-            _ => bail!("the server says {line:?}"),
+            _ => bail!("the server sent {line:?}"),
         };
         self.at += taken;
         Ok(Some(said))
@@ -85,7 +85,7 @@ impl Connection {
     /// Connects, retries while the server is not ready, and sends `hello`.
     ///
     /// # Errors
-    /// If no server accepts within [`PATIENCE`], or the server refuses.
+    /// Returns an error if no server accepts the connection within [`PATIENCE`], or the server reports an error.
     pub fn open(server: &str, hello: &str) -> Result<Self> {
         let until = Instant::now() + PATIENCE;
         let stream = loop {
@@ -125,7 +125,7 @@ impl Connection {
     /// Writes the queued bytes. A non-blocking socket may accept only a part of them.
     ///
     /// # Errors
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
     pub fn flush(&mut self) -> Result<()> {
         let mut written = 0;
         while written < self.outbox.len() {
@@ -142,7 +142,7 @@ impl Connection {
     /// Reads once. Returns whether bytes were received.
     ///
     /// # Errors
-    /// If the connection is broken.
+    /// Returns an error if the connection is broken.
     pub fn fill(&mut self) -> Result<bool> {
         match self.stream.read(&mut self.chunk) {
             Ok(0) => bail!("the NATS server ended the connection: it does so when a subscriber is too slow"),
@@ -158,7 +158,7 @@ impl Connection {
     /// Returns the next received operation. Replies to the server's checks.
     ///
     /// # Errors
-    /// If the server reports an error.
+    /// Returns an error if the server reports an error.
     pub fn said(&mut self) -> Result<Option<Said>> {
         let said = self.inbox.next()?;
         if said == Some(Said::Ping) {
@@ -170,7 +170,7 @@ impl Connection {
     /// Waits for the next operation on a blocking socket.
     ///
     /// # Errors
-    /// If nothing arrives within [`PATIENCE`], or the connection is broken.
+    /// Returns an error if nothing arrives within [`PATIENCE`], or the connection is broken.
     pub fn next_said(&mut self) -> Result<Said> {
         self.stream.set_read_timeout(Some(PATIENCE))?;
         loop {
@@ -178,7 +178,7 @@ impl Connection {
                 self.flush()?;
                 return Ok(said);
             }
-            ensure!(self.fill()?, "the NATS server said nothing for {} s", PATIENCE.as_secs());
+            ensure!(self.fill()?, "the NATS server sent nothing for {} s", PATIENCE.as_secs());
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_taken_once_all_of_it_is_there() {
+    fn message_is_returned_when_it_is_complete() {
         let mut inbox = Inbox::default();
         inbox.extend(b"MSG compare 1 4\r\n\r\n\r");
         assert_eq!(inbox.next().unwrap(), None);

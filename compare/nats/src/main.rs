@@ -2,8 +2,8 @@
 //! publisher.
 //!
 //! A subscriber waits in `read`, and the publisher in `poll`. The publisher has separate connections for publishing and
-//! for receiving. On a single connection the publisher and the server would wait for each other when both buffers are
-//! full.
+//! for receiving. With a single connection, the publisher and the server would wait for each other if the buffers of
+//! both were full.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use connection::{Connection, PATIENCE, Said};
 
 const SUBSCRIBE: &str = "SUB compare 1\r\n";
-/// Number of queued bytes above which no message is added.
+/// Maximum number of queued bytes at which the publisher adds another message.
 const QUEUED: usize = 1 << 18;
 
 #[derive(Parser)]
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     match common.role {
         Role::Receive => receive(&common, subscription, &progress),
         Role::Send => send(&common, subscription, Connection::open(&server, "")?),
-        Role::Ping | Role::Pong => bail!("messages go one way here"),
+        Role::Ping | Role::Pong => bail!("this program has no round trips: set --role to send or receive"),
     }
 }
 
@@ -96,6 +96,6 @@ fn wait(subscription: &Connection, publisher: &Connection) -> Result<()> {
     let mut sockets =
         [PollFd::new(subscription.socket(), PollFlags::IN), PollFd::new(publisher.socket(), PollFlags::IN | out)];
     let count = poll(&mut sockets, Some(&longest))?;
-    ensure!(count > 0, "nothing came for {} s: a message was lost", PATIENCE.as_secs());
+    ensure!(count > 0, "no bytes arrived for {} s: a message was lost", PATIENCE.as_secs());
     Ok(())
 }
