@@ -74,7 +74,8 @@ async fn leads(server: &str) -> Result<Option<KvClient>> {
     Ok((status.leader() == own).then(|| client.kv_client()))
 }
 
-/// Puts all messages with this number of puts outstanding. Returns the times at which each was sent and acknowledged.
+/// Sends all puts, with the given number outstanding. Returns the times at which they were sent, and the times at which
+/// they were acknowledged.
 async fn put_all(options: &Options, client: KvClient) -> Result<(Times, Times)> {
     let value = vec![7; options.bytes as usize];
     let delivered = Rc::new(RefCell::new(Times::blank(options.total())));
