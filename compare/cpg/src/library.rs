@@ -70,7 +70,8 @@ impl Cpg {
     /// # Errors
     /// Returns an error if the library is not installed.
     pub fn open() -> Result<Self> {
-        // SAFETY: loading libcpg runs the constructors of libcpg and libqb, which do nothing that depends on this program.
+        // SAFETY: loading libcpg runs the constructors of libcpg and libqb, which do nothing that depends on this
+        // program.
         let library = unsafe { Library::new("libcpg.so.4") };
         Ok(Cpg(library.context("libcpg.so.4 is not installed: apt-get install corosync libcpg4")?))
     }
