@@ -19,14 +19,14 @@ pub enum BenchCommand {
     Channel(BenchChannel),
     /// The broadcast: one process sends, all others deliver, each in a separate process
     Neb(BenchNeb),
-    /// The software switch: copies beside unicast, forwarding beside a plain copier, other members beside connecting
-    /// anew
+    /// The software switch: copies beside unicast, forwarding beside a plain copier, a change of members beside new
+    /// connections
     Switch(BenchSwitch),
-    /// Leaders or any processes killed under load: how long nothing is delivered, with every property checked
+    /// Leaders, or any processes, killed under load: the time without deliveries, and every property
     Failover(BenchFailover),
-    /// A cluster that runs already, by a client that joins it
+    /// A running cluster, measured by a client that joins it
     Cluster(BenchCluster),
-    /// The rows of two runs side by side, each kept with --json: what became slower
+    /// Compare two runs, each saved with --json, row by row, and report the rows that became slower
     Compare(BenchCompare),
     /// Plain datagrams between given addresses, as a multicast to one group needs them; `cargo xtask compare` sets them
     /// beside a cluster
@@ -55,13 +55,13 @@ pub enum BenchCommand {
 /// Number of measurements of each row.
 #[derive(Args, Clone, Debug)]
 pub struct Repeats {
-    /// Iterations of each row, over all its rounds
+    /// Iterations of each row, in all its rounds together
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub iterations: Option<u64>,
     /// Rounds of each row: bound and subject take turns, and medians of rounds are reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Iterations before the measured ones of each round, percent of those
+    /// Unmeasured iterations at the beginning of each round, percent of the measured ones
     #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warm_up: u32,
 }
@@ -76,7 +76,7 @@ impl Repeats {
 /// Payload sizes, and the length of each row.
 #[derive(Args, Clone, Debug)]
 pub struct BenchLength {
-    /// Payload, bytes; a row for each of several
+    /// Payload, bytes; one row for each value
     #[arg(
         short = 's',
         long,
@@ -86,7 +86,7 @@ pub struct BenchLength {
         conflicts_with = "all"
     )]
     pub size: Vec<usize>,
-    /// Every size from 8 bytes, doubling, up to 64 KiB
+    /// Measure payloads of 8, 16, 32 and so on up to 65536 bytes
     #[arg(short, long)]
     pub all: bool,
     #[command(flatten)]
@@ -100,8 +100,8 @@ pub struct BenchLength {
 /// Fixed rates, in messages per second.
 #[derive(Args, Clone, Debug)]
 pub struct Rates {
-    /// Measure a fixed rate, too: messages a second of each sender, sent when they are due whether earlier ones were
-    /// delivered or not; latencies count from when they were due. A row for each of several
+    /// Measure a fixed rate, too, in messages per second of each sender. A message is sent at its due time, whether
+    /// earlier ones were delivered or not, and its latency counts from that time. One row for each value
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Vec<u32>,
 }
@@ -113,7 +113,7 @@ pub enum MeasuredFabric {
     Shm,
     /// RoCEv2 in user space, each process with its own loopback address
     Roce,
-    /// The RDMA device of this host, both processes at its address (`stentor doctor` says which)
+    /// The RDMA device of this host, both processes at its address (`stentor doctor` shows it)
     Verbs,
 }
 
@@ -122,7 +122,7 @@ pub struct BenchFabric {
     /// The fabric
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: MeasuredFabric,
-    /// Only rows with this in their names, such as "SEND" or "rate"; may be repeated
+    /// Measure only rows whose names contain this, such as "SEND" or "rate"; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
     #[command(flatten)]
@@ -136,12 +136,11 @@ pub struct BenchChannel {
     /// The fabric
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: ChannelFabric,
-    /// Payload of the rows about latency, bytes; a row for each of several
+    /// Payload of the latency rows, bytes; one row for each value
     #[arg(short = 's', long, value_name = "BYTES,…", value_delimiter = ',', default_value = "8,4096,65536",
           value_parser = channel_payload)]
     pub size: Vec<usize>,
-    /// The receiver loads and checks every byte of a message in place; otherwise it learns where the message is, and no
-    /// more
+    /// The receiver loads and checks every byte of a message in place; otherwise it gets only the message's location
     #[arg(long)]
     pub every_byte: bool,
     /// Round trips of 8 bytes in each row; rows of longer messages have fewer
@@ -163,7 +162,7 @@ pub enum Waiting {
     Poll,
     /// Yield the processor in each idle round, never sleep
     Yield,
-    /// Sleep soon
+    /// Spin and yield only for a moment, then sleep
     Block,
     /// Spin briefly, yield briefly, then sleep
     Adaptive,
@@ -174,7 +173,7 @@ pub enum Waiting {
 pub enum Protocol {
     /// The first version of the protocol
     V1,
-    /// The version that is used
+    /// The current version
     V2,
 }
 
@@ -182,11 +181,11 @@ pub enum Protocol {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pinning {
-    /// Where the system puts them
+    /// Not pinned: the system places the processes
     None,
-    /// One after the other on the next processor
+    /// Each process on the next processor
     Spread,
-    /// Each group on a processor, clients on the next
+    /// The processes of each group on one processor, the clients on the next
     Groups,
 }
 
@@ -194,11 +193,11 @@ pub enum Pinning {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NebMode {
-    /// Everybody
+    /// All processes
     All,
-    /// A quorum; senders may lie, others only crash
+    /// A quorum; the sender may lie, other processes only crash
     LyingSender,
-    /// A quorum; hosts may lie
+    /// A quorum; any process may lie, also about the registers that it hosts
     LyingHosts,
 }
 
@@ -213,13 +212,13 @@ pub struct BenchNeb {
     /// Processes that must answer
     #[arg(long, value_enum, default_value_t = NebMode::LyingSender)]
     pub mode: NebMode,
-    /// Without the fast path: everything is read
+    /// Switch the fast path off, so that values are read with READs
     #[arg(long)]
     pub no_fast: bool,
     /// Measure signed broadcasts, too
     #[arg(long)]
     pub signed: bool,
-    /// Broadcasts outstanding in the row for throughput; 1: no such row. A row for each of several
+    /// Outstanding broadcasts in the throughput row; 1: no such row. One row for each value
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "64",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub window: Vec<u32>,
@@ -228,7 +227,7 @@ pub struct BenchNeb {
     /// Wait mode of an idle process
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
-    /// Placement of the processes, for bound and row alike
+    /// Placement of the processes, both of the bound and of the row
     #[arg(long, value_enum, default_value_t = Pinning::Spread)]
     pub pin: Pinning,
     #[command(flatten)]
@@ -248,14 +247,13 @@ pub struct BenchMulticast {
     /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=15))]
     pub replicas: u16,
-    /// Groups that each message goes to
+    /// Number of groups that each message goes to
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub dest: u16,
     /// Clients; the row with one message outstanding uses the first alone
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub clients: u16,
-    /// Messages that each client has outstanding in the row for throughput; 1: only one at a time, no such row. A row
-    /// for each of several
+    /// Outstanding messages of each client in the throughput row; 1: no such row. One row for each value
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "256",
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub window: Vec<u32>,
@@ -264,14 +262,15 @@ pub struct BenchMulticast {
     /// Wait mode of an idle process
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
-    /// Placement of the processes, for bound and row alike
+    /// Placement of the processes, both of the bound and of the row
     #[arg(long, value_enum, default_value_t = Pinning::Groups)]
     pub pin: Pinning,
     /// The protocol
     #[arg(long, value_enum, default_value_t = Protocol::V2)]
     pub variant: Protocol,
-    /// Compute, too, what a cluster with a processor for each process would see: each process is measured alone, and
-    /// the longest chain of what they do is the latency; in shared memory, with one client and one message outstanding
+    /// Compute, too, the latency of a cluster with a processor for each process: each process is measured alone, and
+    /// the latency is the longest chain of steps that depend on each other. On shared memory, with one client and one
+    /// message outstanding
     #[arg(long)]
     pub critical_path: bool,
     #[command(flatten)]
@@ -282,30 +281,30 @@ pub struct BenchMulticast {
 
 #[derive(Args, Debug)]
 pub struct BenchSwitch {
-    /// Payload, bytes: one packet
+    /// Payload, bytes; it fits into one packet
     #[arg(short = 's', long, value_name = "BYTES", default_value_t = 64, value_parser = payload)]
     pub size: usize,
-    /// Messages of the row with a latency, over all its rounds
+    /// Messages of the latency row, in all its rounds together
     #[arg(short = 'n', long, value_name = "N", default_value_t = 7000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub iterations: u64,
     /// Rounds of each row: bound and subject take turns, and medians of rounds are reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Only rows with this in their names: step, forward, last, members, packets, aggregation; may be repeated
+    /// Measure only rows whose names contain this: step, forward, last, members, packets, aggregation; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
 }
 
-/// Accepts multiples of 8 bytes, because the fabric's own operation takes only whole words, below the size of the
-/// throughput rows.
+/// Parses a payload: a multiple of 8 bytes, because the fabric's own operation copies only whole words, and less than
+/// the payload of the throughput rows.
 fn channel_payload(text: &str) -> Result<usize, String> {
     let size = text.parse().ok().filter(|size| (8..1 << 20).contains(size) && size % 8 == 0);
-    size.ok_or_else(|| "it is a multiple of 8, from 8 to 1048568".to_owned())
+    size.ok_or_else(|| "the payload is a multiple of 8, from 8 to 1048568 bytes".to_owned())
 }
 
 fn payload(text: &str) -> Result<usize, String> {
     let size = text.parse().ok().filter(|size| (8..=1024).contains(size) && size % 8 == 0);
-    size.ok_or_else(|| "it is a multiple of 8, from 8 to 1024".to_owned())
+    size.ok_or_else(|| "the payload is a multiple of 8, from 8 to 1024 bytes".to_owned())
 }
 
 /// Processes that `bench failover` kills.
@@ -322,29 +321,29 @@ pub struct BenchFailover {
     /// Fabric between the processes
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: LoopbackFabric,
-    /// Kills of real processes, one after the other; 0: none, only the simulation
+    /// Number of real processes to kill, one after the other; 0: only the simulation
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rounds: u32,
     /// Processes to kill
     #[arg(long, value_enum, default_value_t = Victims::Leader)]
     pub kill: Victims,
-    /// Seed of the choice of victims, times and messages, and of the bad network
+    /// Seed of the choice of victims, times and messages, and of the faults of the network
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Groups
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     pub groups: u16,
-    /// Processes in each group; three survive the death of one
+    /// Processes in each group; a group of three keeps its majority when one is killed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=7))]
     pub replicas: u16,
     /// Messages per second of each of the two clients
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=20_000))]
     pub rate: u32,
-    /// Use the default limits of a cluster, and send as many messages as they allow, all to all groups, so that windows
-    /// and rings are full. The writes that serve a message are not recorded
+    /// Use the default limits of a cluster, and send as many messages as they allow, each to all groups, so that
+    /// windows and rings are full. Remote writes are not recorded
     #[arg(long, conflicts_with = "rate")]
     pub full: bool,
-    /// Silence after which a leader is replaced, ms; a silence of half that time is never suspicious [default: the
+    /// Silence after which a leader is replaced, ms; a leader is never suspected before half that time [default: the
     /// default of clusters]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(40..=10_000))]
     pub timeout_ms: Option<u32>,
@@ -355,8 +354,8 @@ pub struct BenchFailover {
     #[cfg(feature = "zookeeper")]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     pub zookeeper: Vec<String>,
-    /// Keep histories and the output of the processes in this directory; it must be empty or absent [default: only if
-    /// something is wrong]
+    /// Keep histories and the output of the processes in this directory; it must be empty or absent [default: a
+    /// temporary one, kept only after a failure]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub keep: Option<PathBuf>,
     /// Simulated fail-overs, each from another seed; 0: none
@@ -368,13 +367,13 @@ pub struct BenchFailover {
 
 #[derive(Args, Debug)]
 pub struct BenchCompare {
-    /// The document that `stentor bench NAME --json` printed before
+    /// Document that `stentor bench NAME --json` printed in the first run
     #[arg(value_name = "A.json", value_hint = ValueHint::FilePath)]
     pub before: PathBuf,
-    /// The document that it printed after
+    /// Document of the second run
     #[arg(value_name = "B.json", value_hint = ValueHint::FilePath)]
     pub after: PathBuf,
-    /// A row is slower if the whole interval of its ratio is above 1 by more than this, percent
+    /// A row counts as slower if the whole interval of its ratio exceeds 1 by more than this, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub tolerance: u32,
 }
@@ -387,13 +386,13 @@ pub struct BenchCluster {
     /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: Option<PathBuf>,
-    /// This client's IP address, on a network [default: the one with a route to the first member]
+    /// This client's IP address, on a network [default: the address with a route to the first member]
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,
     /// The groups that every message goes to
     #[arg(long, value_name = "GROUP,…", value_delimiter = ',', required = true)]
     pub to: Vec<String>,
-    /// Messages outstanding in the row for throughput; 1: only one at a time, no such row. A row for each of several
+    /// Outstanding messages in the throughput row; 1: no such row. One row for each value
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "256",
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub window: Vec<u32>,
@@ -430,7 +429,7 @@ impl FromStr for At {
 
 #[derive(Args, Debug)]
 pub struct BenchBound {
-    /// Location of each process, the members' first, their client's last
+    /// Locations of the processes: first those of the members, last that of their client
     #[arg(long, value_name = "[NAMESPACE=]ADDR,…", value_delimiter = ',', required = true)]
     pub at: Vec<At>,
     /// MTU of the links between them
@@ -440,7 +439,7 @@ pub struct BenchBound {
     #[arg(short = 's', long, value_name = "BYTES", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub size: u32,
-    /// Messages outstanding; 1: the row is about a latency
+    /// Outstanding messages; 1: the row measures a latency
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub window: u32,
     /// Messages of the row

@@ -55,7 +55,7 @@ impl Output {
     /// Prints the result of a command: a document, or text unless `--quiet` is set.
     ///
     /// # Errors
-    /// If standard output cannot be written. A reader that closed the stream is not an error.
+    /// Returns an error if standard output cannot be written. A reader that closed the stream is not an error.
     pub fn report(self, report: &(impl Human + Serialize)) -> Result<(), Failure> {
         if self.quiet && !self.json { Ok(()) } else { self.payload(report) }
     }

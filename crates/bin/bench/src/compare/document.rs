@@ -83,7 +83,7 @@ impl Document {
     /// Reads a document from a file.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not the document of a bench.
+    /// Returns an error if the file cannot be read, or is not the document of a bench.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let place = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| {

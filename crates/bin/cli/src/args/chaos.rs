@@ -10,29 +10,29 @@ use super::run::Wait;
 /// A fault that the command injects into a member or a client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub(crate) enum Fault {
-    /// SIGKILL, and a start after 0 to 2 s
+    /// Kill a member with SIGKILL, and start it again after 0 to 2 s
     Kill,
-    /// SIGSTOP, and SIGCONT
+    /// Stop a member with SIGSTOP, and continue it with SIGCONT
     Stop,
-    /// All packets to or from a member are lost, of one process or of all (roce)
+    /// Lose all packets that a member sends, or all that it receives, to or from one process or all (roce)
     Cut,
-    /// Some packets to and from a member are lost (roce)
+    /// Lose some of the packets to and from a member (roce)
     Loss,
-    /// `leader move`
+    /// Hand the leadership over to another member, as `leader move` does
     Move,
-    /// SIGTERM, and a start once the process has ended
+    /// End a member with SIGTERM, and start it again once it has ended
     Restart,
-    /// The clock of a member is set or runs at another rate, and is right again after 2 to 6 s; only if it is named
-    /// here, and with the Debian package `libfaketime`
+    /// Step a member's clock, or change its rate, for 2 to 6 s; injected only if it is named here, and needs the Debian
+    /// package `libfaketime`
     Clock,
-    /// SIGKILL of a client's process, and a start after 0 to 2 s that resumes its session (--service)
+    /// Kill a client's process with SIGKILL, and start it after 0 to 2 s to resume its session (--service)
     Client,
 }
 
-/// A mutant of the command itself. Tests use it to show that the command detects such a failure.
+/// A mutant of the command itself. Tests use it to show that the command detects the failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ChaosPlant {
-    /// Stop a majority of the first group, and assume that it runs
+    /// Stop a majority of the first group, while the command assumes that it runs
     Hang,
     /// Change a delivery in the history of a member
     History,
@@ -46,8 +46,8 @@ pub(crate) enum ChaosPlant {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Chaos {
-    /// The cluster to torture; all its addresses must be of this host, and it must not run [default: one made for this
-    /// run]
+    /// Configuration of the cluster to torture; all its addresses must be of this host, and the cluster must not be
+    /// running [default: a cluster made for this run]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["fabric", "groups", "replicas", "provider", "as_efa"])]
     pub(crate) config: Option<PathBuf>,
     /// Torture a replicated service: nodes with a state machine, called by client processes with sessions, instead of
@@ -63,21 +63,21 @@ pub(crate) struct Chaos {
     /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) replicas: usize,
-    /// Clients, all of which live as long as the run; with --service processes that may be killed
+    /// Number of clients, which all run until the end; with --service they are processes that may be killed
     #[arg(long, value_name = "C", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) clients: u16,
     /// Duration of the faults, minutes
     #[arg(long, value_name = "M", default_value_t = 1.0, value_parser = minutes)]
     pub(crate) minutes: f64,
-    /// Fixes the order of the faults, the duration of each, and the messages and their destinations. It does not fix
-    /// the run: faults come at times of the clock, and the system decides what else happens then [default: from the
-    /// clock; it is printed]
+    /// Seed of the order and the durations of the faults, and of the messages and their destinations. Runs with the
+    /// same seed still differ: faults are injected at times of the clock, whatever the processes do then [default:
+    /// taken from the clock, and printed]
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,
-    /// Messages per second of all clients together, at most; with --service calls
+    /// Largest number of messages per second of all clients together; with --service, of calls
     #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rate: u32,
-    /// The faults [default: all that the fabric allows]
+    /// Faults to inject [default: all that this cluster allows, except clock]
     #[arg(long, value_name = "FAULT,…", value_delimiter = ',')]
     pub(crate) faults: Vec<Fault>,
     /// Wait mode of idle processes
@@ -90,7 +90,7 @@ pub(crate) struct Chaos {
     /// Keep the directory also after a run without failures
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Inject an error on purpose
+    /// Switch this mutant on
     #[arg(long, value_name = "WHAT", hide = true)]
     pub(crate) plant: Option<ChaosPlant>,
     #[command(flatten, next_help_heading = "With --fabric ofi")]

@@ -18,7 +18,8 @@ pub(crate) struct Where {
     /// The cluster's configuration
     #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
-    /// Directory for the control sockets, as its processes have it [default: below XDG_RUNTIME_DIR, or in /tmp]
+    /// Directory for the control sockets, the same as that of the cluster's processes [default: below XDG_RUNTIME_DIR,
+    /// or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
 }
@@ -27,7 +28,7 @@ pub(crate) struct Where {
 pub(crate) struct LeaderShow {
     #[command(flatten)]
     pub(crate) place: Where,
-    /// Only these groups [default: all]
+    /// Show only these groups [default: all]
     #[arg(long, value_name = "GROUP,…", value_delimiter = ',')]
     pub(crate) group: Vec<String>,
 }
@@ -39,7 +40,7 @@ pub(crate) struct LeaderMove {
     /// The member that becomes the leader of its group
     #[arg(long, value_name = "ID")]
     pub(crate) to: String,
-    /// Longest time until it leads, seconds
+    /// Longest time to wait until the member leads, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: u64,
 }
@@ -48,10 +49,10 @@ pub(crate) struct LeaderMove {
 pub(crate) enum GroupCommand {
     /// Begin a new incarnation of a group that lost its majority, or that other groups remember
     ///
-    /// Without --ends the command changes nothing. It lists the states of the members, what would be lost, and what to
-    /// type. The new incarnation begins with the state of one member, or with nothing. The group loses all other
-    /// deliveries of the incarnation that ends, and the messages that are under way to it. Members with another state
-    /// end, and have to be started again. So have clients that multicast to the group.
+    /// Without --ends the command changes nothing: it prints the states of the members, what would be lost, and the
+    /// options to use. The new incarnation begins with the state of one member, or with an empty state. The group loses
+    /// all other deliveries of the incarnation that ends, and the messages in flight to it. Members with another state
+    /// end. Start these members again afterwards, and the clients that multicast to the group.
     Reset(GroupReset),
 }
 
@@ -59,19 +60,19 @@ pub(crate) enum GroupCommand {
 pub(crate) struct GroupReset {
     #[command(flatten)]
     pub(crate) place: Where,
-    /// The group
+    /// The group to reset
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: String,
-    /// The incarnation that ends; without this option the command names it
+    /// The incarnation to end; run the command without this option to see it
     #[arg(long, value_name = "INCARNATION")]
     pub(crate) ends: Option<String>,
-    /// The member whose state it begins with; it runs on this host
+    /// The member with whose state the new incarnation begins; it must run on this host
     #[arg(long, value_name = "ID", conflicts_with = "empty")]
     pub(crate) from: Option<String>,
-    /// The group begins with nothing, at a member without memory that runs on this host
+    /// Begin with an empty state, at a member that runs on this host and has no memory of the group
     #[arg(long)]
     pub(crate) empty: bool,
-    /// Longest time until a majority has promised, seconds
+    /// Longest time to wait for the promises of a majority, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: u64,
 }
@@ -80,10 +81,10 @@ pub(crate) struct GroupReset {
 pub(crate) struct Stop {
     #[command(flatten)]
     pub(crate) place: Where,
-    /// Only these members [default: all that run on this host]
+    /// End only these members [default: all that run on this host]
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub(crate) id: Vec<String>,
-    /// Longest time until they are gone, seconds
+    /// Longest time to wait until the members have ended, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: u64,
 }

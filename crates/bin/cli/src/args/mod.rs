@@ -43,31 +43,32 @@ const EXIT_CODES: &str = "Exit codes: 0 good, 1 a property or a run failed, 2 ba
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Start groups of real processes, multicast a text line by line, check everything that happened
+    /// Start groups of real processes, multicast a text line by line, and check every property
     Demo(Demo),
     /// Torture a cluster of real processes on this host: kill, stop, cut off and restart its members under load, and
-    /// judge
+    /// check every property
     ///
     /// Never more than a minority of a group is down at a time. A message that makes no progress for 5 s while each of
     /// its groups has a connected majority is a failure, as is a property that does not hold in the histories.
     Chaos(Chaos),
     /// Run one member of a group: deliveries go to standard output, one JSON document per line
     ///
-    /// The first delivery that cannot be printed ends it, and a reader that is slow slows its group. With --json it
-    /// prints no deliveries but one document when it stops.
+    /// The process ends at the first delivery that it cannot print, and a slow reader of its output slows the group.
+    /// With --json the process prints no deliveries, but one document when it stops.
     ///
-    /// A process that takes over its group's state prints {"restored":{"n":3,"skipped":2}}: the state stands for all
-    /// deliveries up to number 3, of which it has not printed 2. A group that begins from nothing numbers from 1.
+    /// A process that receives its group's state prints {"restored":{"n":3,"skipped":2}}: the state contains all
+    /// deliveries up to number 3, and the process will not print 2 of them. A group that begins with an empty state
+    /// numbers its deliveries from 1.
     Node(Node),
-    /// Be a client: multicast standard input to groups, line by line, and wait until a majority of each group has
-    /// delivered it
+    /// Run a client: multicast standard input to groups, line by line, and wait until a majority of each group has
+    /// delivered all lines
     Cast(Cast),
-    /// End the members of a cluster that run on this host, in order, as SIGTERM does, and wait until they have ended
+    /// End the members of a cluster that run on this host, as SIGTERM does, and wait until they have ended
     Stop(Stop),
     /// Show the leaders of a running cluster's groups, or make another member the leader
     #[command(subcommand)]
     Leader(LeaderCommand),
-    /// Restart a group that lost its majority, or begin one that other groups remember
+    /// Reset a group that lost its majority, or begin one that other groups remember
     #[command(subcommand)]
     Group(GroupCommand),
     /// Write or check a cluster's configuration
@@ -84,13 +85,13 @@ pub(crate) enum Command {
     /// Ordered messages from one process to another
     #[command(subcommand)]
     Channel(ChannelCommand),
-    /// RoCEv2 in user space, with NICs, Soft-RoCE or itself
+    /// RoCEv2 in user space, with a NIC, Soft-RoCE or this program as the peer
     #[command(subcommand)]
     Roce(RoceCommand),
-    /// Run a software switch that makes the copies of a multicast, until SIGINT or SIGTERM; or look into one
+    /// Run a software switch that makes the copies of a multicast, until SIGINT or SIGTERM; or show a running one
     ///
     /// Hosts write once, to the switch, over ordinary queue pairs. The switch copies each write to the receivers and
-    /// addresses that the sender has named, and acknowledges for all of them.
+    /// addresses that the sender has named, and combines their acknowledgements into one.
     Switch(Switch),
     /// Broadcast from processes any of which may be Byzantine
     #[command(subcommand)]
@@ -124,16 +125,16 @@ pub(crate) enum NebCommand {
     /// Run one process of the broadcast of `[neb]`: standard input is broadcast line by line, and events go to standard
     /// output, one JSON document per line, until SIGINT or SIGTERM
     Run(NebRun),
-    /// Remove processes that have stopped from a broadcast of mode `all`, which needs an answer of every process: all
-    /// that remain agree on what was delivered from each sender, exclude the removed processes, and continue without
-    /// them
+    /// Remove processes that have stopped from a broadcast of mode `all`, which needs an answer of every process: the
+    /// remaining processes agree on what was delivered from each sender, exclude the removed processes, and continue
+    /// without them
     ///
-    /// All remaining processes must be running, on this host, and be a majority. A process to be removed that still
-    /// runs is asked to end. If the command ends early, run it again.
+    /// The remaining processes must be a majority, and all of them must run on this host. If a process to be removed
+    /// still runs, the command asks it to end. If the command ends early, run it again.
     Remove(NebRemove),
-    /// Print the public key of a secret one, for `keys` in `[neb]`
+    /// Print the public key that belongs to a secret key, for `keys` in `[neb]`
     Key {
-        /// The secret key: 64 hexadecimal digits; made if it does not exist
+        /// File of the secret key, 64 hexadecimal digits; created if it does not exist
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
@@ -147,10 +148,10 @@ pub(crate) enum NebCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct Janitor {
-    /// A directory to remove, unless a byte arrives first
+    /// Directory to remove when standard input ends, unless a byte arrives first
     #[arg(long)]
     pub(crate) tree: Option<PathBuf>,
-    /// A socket, its directory, and the directory above it
+    /// Paths of a socket, of its directory, and of the directory above
     pub(crate) paths: Vec<PathBuf>,
 }
 
@@ -162,7 +163,7 @@ pub(crate) struct NebRun {
     /// The id of this process in the group
     #[arg(long, value_name = "ID")]
     pub(crate) id: String,
-    /// Its secret key, where `[neb]` has keys; `stentor neb key` makes one
+    /// File of this process's secret key, needed if `[neb]` has keys; `stentor neb key` makes one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) secret: Option<PathBuf>,
     /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
@@ -182,7 +183,7 @@ pub(crate) struct NebRemove {
     /// The processes to remove
     #[arg(long, value_name = "ID,…", value_delimiter = ',', required = true)]
     pub(crate) id: Vec<String>,
-    /// Longest time until all that remain have agreed, seconds
+    /// Longest time to wait until the remaining processes have agreed, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: u64,
 }
@@ -210,8 +211,8 @@ pub(crate) struct ConfigInit {
     /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) replicas: usize,
-    /// The fabric; for roce and ofi, processes of one host with a loopback address each, and for verbs, all at the
-    /// address of this host's RDMA device: to be replaced by those of real hosts
+    /// The fabric. With roce and ofi each process gets a loopback address, with verbs all get the address of this
+    /// host's RDMA device; replace these by the addresses of the cluster's hosts
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
     /// File to write
@@ -228,19 +229,19 @@ pub(crate) struct ConfigInit {
 pub(crate) struct Check {
     /// The histories of one run: one file, or one for each life of each process
     ///
-    /// A run lasts from a start of the whole cluster to the next one; nothing is on disk, so ids of messages and
-    /// ballots begin anew with it. Members that were restarted while others continued belong to the run, with all their
-    /// lives.
+    /// A run lasts from one start of the whole cluster to the next. Nothing is kept on disk, so message ids and ballots
+    /// begin anew with each run. All lives of a member that was restarted while others continued belong to the same
+    /// run.
     #[arg(value_name = "HISTORY.jsonl", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) histories: Vec<PathBuf>,
-    /// Vouch that the run had come to rest: a message that was not delivered by now never will be
+    /// Vouch that the run had come to rest: a message that was not delivered by its end never will be
     #[arg(long)]
     pub(crate) complete: bool,
-    /// Processes of the broadcast that are known to have lied: nothing is promised about their histories
+    /// Processes of the broadcast that are known to have lied: no property says anything about their histories
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub(crate) faulty: Vec<String>,
-    /// Vouch that the files of each process are named in the order of its lives. Needed where their times come from
-    /// different clocks: a process that was started on another host, or after a reboot
+    /// Vouch that the files of each process are named in the order of its lives. Needed if the times of a process's
+    /// lives come from different clocks: it was started on another host, or after a reboot
     #[arg(long)]
     pub(crate) lives_in_order: bool,
 }

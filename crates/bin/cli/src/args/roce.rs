@@ -10,28 +10,28 @@ use stentor_support::args::Network;
 pub(crate) enum RoceCommand {
     /// Play ping-pong with a NIC, with Soft-RoCE or with this command: speaks the handshake of `ibv_rc_pingpong -g`
     ///
-    /// Server without HOST, client with it. The other side: `ibv_rc_pingpong -g GID_INDEX [HOST]`, with the index of an
-    /// IPv4-mapped GID, and the same -n, -s, -m and -p.
+    /// Without HOST this side is the server, with HOST it is the client. On the other side run
+    /// `ibv_rc_pingpong -g GID_INDEX [HOST]`, with the index of an IPv4-mapped GID, and the same -n, -s, -m and -p.
     Pingpong(Pingpong),
 }
 
-/// How packets are received.
+/// The socket from which packets are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Taking {
     /// From a raw socket where that is permitted, otherwise from a plain one; the report says which
     Auto,
-    /// From a raw socket: the ICRC is checked whole (CAP_NET_RAW)
+    /// From a raw socket, which needs CAP_NET_RAW: the whole ICRC is checked
     Raw,
-    /// From a plain UDP socket, unprivileged: the ICRC is checked but for the IPv4 identification
+    /// From a plain UDP socket, unprivileged: the ICRC is checked except for the IPv4 identification
     Plain,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Pingpong {
-    /// The server; without it this is the server
+    /// Host of the server; without it this side is the server
     #[arg(value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// Round trips
+    /// Number of round trips
     #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iterations: u32,
     /// Bytes of a message
@@ -43,10 +43,10 @@ pub(crate) struct Pingpong {
     /// TCP port of the handshake
     #[arg(short, long, value_name = "PORT", default_value_t = 18515, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
-    /// This side's address [default: the one with a route to HOST; a server must name it]
+    /// This side's IP address [default: the address with a route to HOST; a server has no default]
     #[arg(long, value_name = "ADDR", required_unless_present = "host")]
     pub(crate) bind: Option<IpAddr>,
-    /// How packets are received
+    /// Socket from which packets are received
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) mode: Taking,
     #[command(flatten)]
@@ -55,5 +55,5 @@ pub(crate) struct Pingpong {
 
 fn mtu(text: &str) -> Result<u16, String> {
     let mtu = text.parse().ok().filter(|mtu| PATH_MTUS.contains(mtu));
-    mtu.ok_or_else(|| "it is one of 256, 512, 1024, 2048, 4096".to_owned())
+    mtu.ok_or_else(|| "the path MTU is one of 256, 512, 1024, 2048, 4096".to_owned())
 }

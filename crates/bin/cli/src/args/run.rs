@@ -11,11 +11,11 @@ use stentor_support::args::{DemoFabric, Network, OnOfi, SeededNetworks};
 /// Wait mode of an idle process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Wait {
-    /// Never leave the processor: one process per core
+    /// Spin without a pause; needs a core for each process
     Poll,
-    /// Give up the time slice, never sleep
+    /// Yield the processor in each idle round, never sleep
     Yield,
-    /// Sleep soon
+    /// Spin and yield only for a moment, then sleep
     Block,
     /// Poll briefly, yield briefly, then sleep; a member without messages for a second sleeps at once
     Adaptive,
@@ -47,7 +47,7 @@ pub(crate) struct Meeting {
     /// Record the history of this process; the file must not exist
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) history: Option<PathBuf>,
-    /// Record every remote write in the history, too: `stentor check` can then judge M7
+    /// Record every remote write in the history, too, so that `stentor check` can judge property M7
     #[arg(long, requires = "history")]
     pub(crate) operations: bool,
     #[command(flatten)]
@@ -58,9 +58,9 @@ pub(crate) struct Meeting {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "With fabric = \"roce\" (--bind also with \"verbs\" and \"ofi\")")]
 pub(crate) struct OnRoce {
-    /// This process's IP address, for its packets and for the connections by which processes meet [default: a member's
-    /// is in the configuration; a client's is the one with a route to the first member, or 127.N.255.1 and so on if
-    /// that one has the loopback address 127.N.x.y]
+    /// This process's IP address, for its packets and for the connections by which processes meet [default: for a
+    /// member, the address in the configuration; for a client, the address with a route to the first member, or
+    /// 127.N.255.1 and so on if that member has the loopback address 127.N.x.y]
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Option<IpAddr>,
     #[command(flatten)]
@@ -85,11 +85,10 @@ pub(crate) struct Node {
     /// Stop when standard input ends, as well as on SIGINT and SIGTERM
     #[arg(long)]
     pub(crate) until_eof: bool,
-    /// Lose packets when `stentor chaos` asks for it, with fabric = "roce": for tests, never for a cluster that is
-    /// needed
+    /// Lose packets when `stentor chaos` requests it, with fabric = "roce"; for tests only, never for a cluster in use
     #[arg(long)]
     pub(crate) faults: bool,
-    /// Be killed when this process, which must have started this one, ends
+    /// Pid of the process that started this one: this process is killed when that one ends
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) follow: Option<i32>,
     /// Keep a state of this size, which a restarted member fetches: for measurements
@@ -104,7 +103,7 @@ pub(crate) struct Cast {
     /// The groups that every line goes to
     #[arg(long, value_name = "GROUP,…", value_delimiter = ',', required = true)]
     pub(crate) to: Vec<String>,
-    /// The client to be [default: the first that is free]
+    /// Client id to use [default: the first free one]
     #[arg(long, value_name = "ID")]
     pub(crate) client: Option<String>,
     /// Longest time to wait for the members, and for a delivery, seconds
@@ -123,7 +122,7 @@ pub(crate) struct Demo {
     /// answers as new ones), gap (leaves indices out, or writes the next one in their place), too-long or silent
     #[arg(long, value_name = "LIE,…", value_delimiter = ',', default_value = "two-values", requires = "neb", value_parser = lie)]
     pub(crate) lies: Vec<String>,
-    /// The text whose lines are multicast [default: the project's own documents, repeated]
+    /// File whose lines are multicast [default: the project's own documents, repeated]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) input: Option<PathBuf>,
     /// Number of groups
@@ -152,8 +151,8 @@ pub(crate) struct Demo {
     /// Fabric between the processes
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
-    /// With --fabric roce: a software switch, at two separate addresses, makes the copies of writes to several
-    /// receivers; the demonstration fails if it makes none
+    /// With --fabric roce: start a software switch, at two separate addresses, that makes the copies of writes to
+    /// several receivers; the demonstration fails if the switch makes no copies
     #[arg(long)]
     pub(crate) switch: bool,
     #[command(flatten, next_help_heading = "With --fabric roce")]

@@ -11,7 +11,7 @@ use stentor_simulation::{Profile, Sets};
 pub(crate) enum SimCommand {
     /// The atomic multicast: groups, clients, mixed destinations, every ordering fault of the contract
     Multicast(SimMulticast),
-    /// The broadcast: processes that lie, crash, are cut off and suspected, under every ordering fault of the contract
+    /// The broadcast: processes that lie, crash, are cut off or suspected, under every ordering fault of the contract
     Neb(SimNeb),
     /// Channels: completions and arrivals in any order, crashes, cuts, connections given up
     Channel(SimSeeds),
@@ -26,7 +26,7 @@ pub(crate) struct SimNeb {
     /// Severity of the faults: usual, or harsh
     #[arg(long = "profile", value_name = "NAME", default_value_t, value_parser = severity)]
     pub(crate) severity: Severity,
-    /// Runs that write by sets, whose copies the network makes: drawn (one in four), always or never
+    /// Runs that write to fan-out sets, whose copies the network makes: drawn (one in four), always or never
     #[arg(long, value_name = "WHICH", default_value_t, value_parser = sets)]
     pub(crate) sets: Sets,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct SimMulticast {
     /// their memory, and an operator resets them)
     #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
     pub(crate) profile: Profile,
-    /// Runs that write by sets, whose copies the network makes: drawn (one in four), always or never
+    /// Runs that write to fan-out sets, whose copies the network makes: drawn (one in four), always or never
     #[arg(long, value_name = "WHICH", default_value_t, value_parser = sets)]
     pub(crate) sets: Sets,
     #[command(flatten)]
@@ -57,16 +57,16 @@ pub(crate) struct SimSeeds {
     /// Run this seed alone: print its scenario and the verdict for each property
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub(crate) seed: Option<u64>,
-    /// Write the trace of the one seed (Chrome trace JSON; ui.perfetto.dev opens it)
+    /// Write the trace of the seed of --seed (Chrome trace JSON; ui.perfetto.dev opens it)
     #[arg(long, value_name = "FILE", requires = "seed", value_hint = ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
-    /// Write the transcripts of the one seed, in the encoding that `--hashes` hashes
+    /// Write the transcripts of the seed of --seed, in the encoding that `--hashes` hashes
     #[arg(long, value_name = "FILE", requires = "seed", conflicts_with = "trace", hide = true, value_hint = ValueHint::FilePath)]
     pub(crate) transcript: Option<PathBuf>,
     /// Write a line for each seed: the hashes of its transcripts
     #[arg(long, value_name = "FILE", conflicts_with = "seed", hide = true, value_hint = ValueHint::FilePath)]
     pub(crate) hashes: Option<PathBuf>,
-    /// Threads; 0: one for each core
+    /// Number of threads; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
     /// Switch this mutant on, and end with the first seed that finds it
@@ -94,7 +94,7 @@ fn profile(text: &str) -> Result<Profile, String> {
 fn sets(text: &str) -> Result<Sets, String> {
     Sets::named(text).ok_or_else(|| {
         let names: Vec<&str> = Sets::ALL.iter().map(|sets| sets.name()).collect();
-        format!("runs have sets {}; not `{text}`", names.join(", "))
+        format!("there is no choice `{text}`; there are {}", names.join(", "))
     })
 }
 

@@ -16,7 +16,7 @@ pub enum DemoFabric {
     Shm,
     /// RoCEv2 in user space, each process with its own loopback address
     Roce,
-    /// The RDMA device of this host, all processes at its address (`stentor doctor` says which)
+    /// The RDMA device of this host, all processes at its address (`stentor doctor` shows it)
     Verbs,
     /// A provider of libfabric, each process with its own loopback address
     Ofi,
@@ -43,11 +43,11 @@ pub enum ChannelFabric {
 }
 
 impl DemoFabric {
-    /// Returns the ground of a cluster whose key lies beside its configuration. `network` is the second number of the
-    /// loopback addresses, and `address` returns the address of the RDMA device.
+    /// Returns the fabric with its settings, for the configuration of a cluster whose key lies beside it. `network` is
+    /// the second number of the loopback addresses, and `address` returns the address of the RDMA device.
     ///
     /// # Errors
-    /// On `verbs`, the error of `address`.
+    /// Returns the error of `address` if the fabric is `verbs`.
     pub fn ground(
         self,
         network: u8,
@@ -67,7 +67,7 @@ impl DemoFabric {
 /// Returns the address of this host's RDMA device. All processes of a command that makes its own cluster use it.
 ///
 /// # Errors
-/// If there is no device. The error names `place`.
+/// Returns an error that names `place` if there is no device.
 pub fn device_address(place: &str) -> Result<IpAddr, Failure> {
     let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
     rdma_address().map_err(|error| Failure::run(error, place, remedy))

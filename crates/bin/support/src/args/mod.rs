@@ -13,7 +13,7 @@ pub use ofi::OnOfi;
 /// Returns the name of a value as the command line spells it.
 ///
 /// # Panics
-/// If the value is hidden from the command line. No value of these enums is.
+/// Panics if the value is hidden from the command line. No value of these enums is hidden.
 pub fn name_of(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("no value is hidden").get_name().to_owned()
 }

@@ -15,7 +15,7 @@ pub struct Network {
     /// Faults of the network.
     #[command(flatten)]
     pub bad: BadNetwork,
-    /// Seed of the bad network
+    /// Seed of the faults of the network
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
@@ -23,9 +23,9 @@ pub struct Network {
 /// Captures and a faulty network, for a command that starts several processes.
 #[derive(Args, Clone, Debug)]
 pub struct Networks {
-    /// Write every packet to captures for Wireshark, one of each process, with what it sent and what came to it:
-    /// `run.pcap` becomes `run-g1.1.pcap` and so on, and `run-g1.1.2.pcap` when that process is started again. None of
-    /// them may exist; `mergecap -w all.pcap run-*.pcap` joins them
+    /// Write the packets that each process sends and receives to a capture for Wireshark: with `run.pcap` the captures
+    /// are `run-g1.1.pcap` and so on, and `run-g1.1.2.pcap` when that process is started again. None of these files may
+    /// exist; `mergecap -w all.pcap run-*.pcap` joins them
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pcap: Option<PathBuf>,
     /// Faults of the network.
@@ -39,7 +39,7 @@ pub struct SeededNetworks {
     /// Captures, and the faults of the network.
     #[command(flatten)]
     pub networks: Networks,
-    /// Seed of the bad network; faults differ from process to process
+    /// Seed of the faults of the network; faults differ from process to process
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
@@ -47,16 +47,16 @@ pub struct SeededNetworks {
 /// Faults that a simulated bad network injects into packets.
 #[derive(Args, Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct BadNetwork {
-    /// Lose packets of both directions with this chance
+    /// Lose a packet, in either direction, with this chance
     #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
     pub drop_chance: f64,
-    /// Repeat packets with this chance
+    /// Duplicate a packet with this chance
     #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
     pub duplicate_chance: f64,
-    /// Let later packets overtake with this chance
+    /// Delay a packet, so that later ones overtake it, with this chance
     #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
     pub reorder_chance: f64,
-    /// Damage a bit of packets with this chance
+    /// Flip a bit of a packet with this chance
     #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
     pub corrupt_chance: f64,
     /// Delay every packet, microseconds

@@ -9,13 +9,13 @@ use crate::Failure;
 /// Arguments of `--fabric ofi`.
 #[derive(Args, Clone, Debug)]
 pub struct OnOfi {
-    /// A provider as libfabric names it, or several with commas between them: they are tried in this order, and no
-    /// others (`stentor doctor` lists what is there) [default: the first that is there of efa, verbs;ofi_rxm, shm
-    /// (within a host), tcp;ofi_rxm, udp;ofi_rxd]
+    /// Name of a libfabric provider, or several names with commas between them, which are tried in this order, and no
+    /// others (`stentor doctor` lists the providers of this machine) [default: the first that exists of efa,
+    /// verbs;ofi_rxm, shm (within a host), tcp;ofi_rxm, udp;ofi_rxd]
     #[arg(long, value_name = "NAME,…", value_parser = provider)]
     pub provider: Option<String>,
-    /// Impose the restrictions of EFA (or `=efa-direct`: without tags) on the provider, whichever it is: writes and
-    /// completions in any order, every request completes. To try what cannot be tried without the card; slow
+    /// Impose the restrictions of EFA (or `=efa-direct`: without tags) on any provider: writes and completions in any
+    /// order, every request completes. Slow; for tests on machines without an EFA card
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "efa", value_parser = as_efa)]
     pub as_efa: Option<AsEfa>,
 }
@@ -43,18 +43,22 @@ impl OnOfi {
             _ if on_ofi => Ok(()),
             None => self.refuse_efa(place, "leave out --as-efa, or choose --fabric ofi"),
             Some(provider) => Err(Failure::usage(
-                format_args!("provider `{provider}` on a fabric that is not libfabric's"),
+                format_args!("provider `{provider}` with a fabric that does not use libfabric"),
                 place,
                 "leave out --provider, or choose --fabric ofi",
             )),
         }
     }
 
-    /// Refuses `--as-efa` where no restrictions can be imposed.
+    /// Refuses `--as-efa` for a command that cannot impose restrictions.
     pub fn refuse_efa(&self, place: &str, remedy: &str) -> Result<(), Failure> {
         match self.as_efa {
             None => Ok(()),
-            Some(efa) => Err(Failure::usage(format_args!("restrictions of `{}` here", efa.name()), place, remedy)),
+            Some(efa) => Err(Failure::usage(
+                format_args!("the restrictions of `{}` cannot be imposed here", efa.name()),
+                place,
+                remedy,
+            )),
         }
     }
 

@@ -40,7 +40,7 @@ pub struct ChildProcess {
 /// Returns a command that runs this same program.
 ///
 /// # Errors
-/// If the path of this program is unknown.
+/// Returns an error if the path of this program is unknown.
 pub fn this_program() -> io::Result<Command> {
     std::env::current_exe().map(Command::new)
 }
@@ -50,7 +50,7 @@ impl ChildProcess {
     /// it in order.
     ///
     /// # Errors
-    /// If an output file cannot be created, or if the system refuses the process. `unstarted` turns the latter into a
+    /// Returns an error if an output file cannot be created, or if the system refuses the process. `unstarted` turns the latter into a
     /// failure.
     pub fn start(
         (name, life): (&str, u32),
@@ -78,7 +78,7 @@ impl ChildProcess {
     /// Kills the process with SIGKILL and waits until it has exited.
     ///
     /// # Errors
-    /// If the signal cannot be sent, or the wait fails.
+    /// Returns an error if the signal cannot be sent, or the wait fails.
     pub fn kill(&mut self) -> io::Result<()> {
         self.over = true;
         self.child.kill().and_then(|()| self.child.wait()).map(drop)
@@ -87,7 +87,7 @@ impl ChildProcess {
     /// Sends a signal to the process.
     ///
     /// # Errors
-    /// If the signal cannot be sent.
+    /// Returns an error if the signal cannot be sent.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         // The pid cannot be reused before the parent has waited for its child.
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
@@ -101,7 +101,7 @@ impl ChildProcess {
     /// Returns the exit status, or `None` if the process still runs.
     ///
     /// # Errors
-    /// If the system cannot report the status.
+    /// Returns an error if the system cannot report the status.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }

@@ -51,7 +51,7 @@ impl HistoryFile {
     /// Creates a file and begins the history of a process in it.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// Returns an error if the file exists or cannot be written.
     pub fn record(plan: &ClusterRuntime, process: ProcessId, path: &Path) -> Result<Recorder<Self>, Failure> {
         Recorder::new(plan, process, Self::create(path)?).map_err(|error| Failure::cannot_write(path, &error))
     }
@@ -109,7 +109,7 @@ impl Drop for HistoryFile {
 /// Opens a history that a process of this program wrote.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Returns an error if it cannot be read.
 pub fn read_history(path: &Path) -> Result<(Reader<BufReader<File>>, Cluster), Failure> {
     let file = File::open(path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
     Ok(Reader::open(path.display().to_string(), BufReader::with_capacity(READ_BYTES, file))?)

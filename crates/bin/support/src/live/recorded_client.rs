@@ -29,7 +29,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     /// Begins the history of a client that has joined.
     ///
     /// # Errors
-    /// If the history cannot be written.
+    /// Returns an error if the history cannot be written.
     pub fn new(
         plan: &ClusterRuntime,
         joined: Joined<F>,
@@ -46,7 +46,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     /// group is not connected.
     ///
     /// # Errors
-    /// If the message is refused or the history cannot be written.
+    /// Returns an error if the message is refused or the history cannot be written.
     pub fn submit(
         &mut self,
         to: &[GroupId],
@@ -70,7 +70,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     /// Handles connection events if that is due, and sleeps for at most `longest` if there is nothing to do.
     ///
     /// # Errors
-    /// If the process cannot sleep on its fabric.
+    /// Returns an error if the process cannot sleep on its fabric.
     pub fn rest(&mut self, mut worked: bool, longest: Duration) -> Result<(), Failure> {
         if self.housekeeper.is_due(worked) {
             worked |= self.client.housekeep();
@@ -84,7 +84,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     /// Runs one round of the usual polling loop. Returns whether the round did any work.
     ///
     /// # Errors
-    /// If the process cannot sleep on its fabric.
+    /// Returns an error if the process cannot sleep on its fabric.
     pub fn round(&mut self, submitted: bool) -> Result<bool, Failure> {
         client_round(&mut self.client, &mut self.backoff, &mut self.housekeeper, submitted)
             .map_err(|error| self.unwaited(error))
@@ -97,7 +97,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     /// Writes the buffered rest of the history.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if it cannot be written.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.recorder.flush().map_err(|error| self.unwritten(&error))
     }

@@ -39,7 +39,7 @@ impl RunDirectory {
     /// whose name contains `what`.
     ///
     /// # Errors
-    /// If it cannot be created or is not empty, or if the process that removes it cannot be started.
+    /// Returns an error if it cannot be created or is not empty, or if the process that removes it cannot be started.
     pub fn new(what: &'static str, named: Option<&Path>) -> Result<Self, Failure> {
         let path = named.map_or_else(|| unique::directory(what), empty)?;
         let keep = named.is_some();
@@ -70,7 +70,7 @@ impl RunDirectory {
     /// add arguments.
     ///
     /// # Errors
-    /// If the path of this program is unknown.
+    /// Returns an error if the path of this program is unknown.
     pub fn node(&self, name: &str, life: u32, wait: &impl ValueEnum, history: &Path) -> io::Result<Command> {
         let mut command = this_program()?;
         command.args(["node", "--json", "--until-eof", "--id", name, "--wait", &name_of(wait)]);
@@ -82,7 +82,7 @@ impl RunDirectory {
     /// Writes the configuration. Returns its path.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if it cannot be written.
     pub fn write_config(&self, text: &str) -> Result<PathBuf, Failure> {
         self.write("cluster.toml", text)
     }
@@ -90,7 +90,7 @@ impl RunDirectory {
     /// Writes a file with this name. Returns its path.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if it cannot be written.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<PathBuf, Failure> {
         let path = self.path.join(name);
         fs::write(&path, text).map_err(|error| Failure::cannot_write(&path, &error))?;
@@ -100,7 +100,7 @@ impl RunDirectory {
     /// Writes a new key for the cluster. Returns its path.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if it cannot be written.
     pub fn write_key(&self) -> Result<PathBuf, Failure> {
         let path = self.path.join(Self::KEY);
         write_key(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
@@ -130,7 +130,7 @@ impl RunDirectory {
     /// Returns the paths of all histories, sorted.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// Returns an error if the directory cannot be read.
     pub fn histories(&self) -> Result<Vec<PathBuf>, Failure> {
         let unreadable = |error| Failure::run(error, self.path.display(), "let nobody else change that directory");
         let entries = fs::read_dir(&self.path).map_err(unreadable)?;
@@ -179,7 +179,7 @@ fn empty(path: &Path) -> Result<PathBuf, Failure> {
 /// removed. A missing history is no error: the process was killed before it wrote an event.
 ///
 /// # Errors
-/// If the file cannot be changed.
+/// Returns an error if the file cannot be changed.
 pub fn trim_history(path: &Path) -> Result<(), Failure> {
     let trim = || -> io::Result<()> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;

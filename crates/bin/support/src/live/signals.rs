@@ -243,7 +243,7 @@ impl Interrupt {
 /// Makes the system kill this process, even if it is stopped, when the thread of `parent` that started it ends.
 ///
 /// # Errors
-/// If that process is not the parent any more, or if the system refuses.
+/// Returns an error if that process is not the parent any more, or if the system refuses.
 pub fn follow(parent: i32) -> Result<(), Failure> {
     let place = format_args!("--follow {parent}").to_string();
     set_parent_process_death_signal(Some(Signal::KILL))

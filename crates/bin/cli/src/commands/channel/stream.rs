@@ -127,7 +127,7 @@ impl Sink {
     /// Gives the complete file its name.
     ///
     /// # Errors
-    /// If the file cannot be renamed.
+    /// Returns an error if the file cannot be renamed.
     pub(super) fn keep(&mut self) -> io::Result<()> {
         self.made.take().map_or(Ok(()), Partial::keep)
     }

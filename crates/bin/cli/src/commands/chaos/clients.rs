@@ -13,7 +13,7 @@ pub(super) trait Clients {
     /// Checks the clients. The conductor calls this at each look.
     ///
     /// # Errors
-    /// If a client failed.
+    /// Returns an error if a client failed.
     fn check(&self) -> Result<(), Failure>;
 
     /// Returns whether all clients have joined.
@@ -38,7 +38,7 @@ pub(super) trait Clients {
     /// killed.
     ///
     /// # Errors
-    /// If the client cannot be killed.
+    /// Returns an error if the client cannot be killed.
     fn kill(&self, which: u64, ms: u64) -> Result<bool, Failure>;
 
     /// Stops new messages and calls.
@@ -47,6 +47,6 @@ pub(super) trait Clients {
     /// Ends the clients. Returns once their records are written.
     ///
     /// # Errors
-    /// If a client failed.
+    /// Returns an error if a client failed.
     fn end(&self) -> Result<(), Failure>;
 }

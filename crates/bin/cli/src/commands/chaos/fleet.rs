@@ -134,7 +134,7 @@ impl<'a> Fleet<'a> {
     /// Returns whether a member that was asked to end has ended.
     ///
     /// # Errors
-    /// If its exit code is not 0.
+    /// Returns an error if its exit code is not 0.
     pub(super) fn has_ended(&mut self, member: usize) -> Result<bool, Failure> {
         let scene = self.scene;
         let running = &mut self.members[member];
@@ -152,7 +152,7 @@ impl<'a> Fleet<'a> {
     /// Returns a member whose process ended unexpectedly, and how it ended. Each is returned once.
     ///
     /// # Errors
-    /// If its history cannot be trimmed to whole lines.
+    /// Returns an error if its history cannot be trimmed to whole lines.
     pub(super) fn find_gone(&mut self, ending: impl Fn(usize) -> bool) -> Result<Option<(usize, Failure)>, Failure> {
         let scene = self.scene;
         for (member, running) in self.members.iter_mut().enumerate() {

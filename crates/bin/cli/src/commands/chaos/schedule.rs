@@ -75,7 +75,7 @@ impl Bounds {
 /// Returns the requested faults.
 ///
 /// # Errors
-/// If a requested fault is not possible, or if no fault is.
+/// Returns an error if a requested fault is not possible, or if no fault is.
 pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds) -> Result<Vec<Fault>, Failure> {
     let largest = plan.config().groups().iter().map(|group| group.members().len()).max().unwrap_or(0);
     let roce = plan.config().fabric() == FabricKind::Roce;

@@ -31,7 +31,7 @@ impl Shim {
     /// Finds the library.
     ///
     /// # Errors
-    /// If it is not installed.
+    /// Returns an error if it is not installed.
     pub(super) fn find(directory: &Path) -> Result<Self, Failure> {
         let triplet = format!("/usr/lib/{}-linux-gnu/faketime", std::env::consts::ARCH);
         let mut found = [triplet.as_str()].into_iter().chain(FOLDERS).map(|folder| Path::new(folder).join(LIBRARY));
@@ -42,7 +42,7 @@ impl Shim {
     /// Makes a command run with the clock of a member.
     ///
     /// # Errors
-    /// If the file of the clock cannot be created.
+    /// Returns an error if the file of the clock cannot be created.
     pub(super) fn preload(&self, name: &str, command: &mut Command) -> Result<(), Failure> {
         let file = self.file(name);
         if !file.exists() {
@@ -56,7 +56,7 @@ impl Shim {
     /// Sets a member's clock; `None` sets it to the right time.
     ///
     /// # Errors
-    /// If the file of the clock cannot be written.
+    /// Returns an error if the file of the clock cannot be written.
     pub(super) fn set(&self, name: &str, skew: Option<Skew>) -> Result<(), Failure> {
         self.write(name, &skew.map_or_else(|| "+0".to_owned(), text))
     }

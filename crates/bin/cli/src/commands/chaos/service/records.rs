@@ -110,7 +110,7 @@ impl Journal {
     /// Opens the file to append to it.
     ///
     /// # Errors
-    /// If it cannot be created.
+    /// Returns an error if it cannot be created.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         file.map(Journal).map_err(|error| Failure::cannot_write(path, &error))
@@ -130,7 +130,7 @@ impl Journal {
 /// Reads the records of a file, or none if it does not exist. An incomplete last line is skipped.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is not a record.
+/// Returns an error if the file cannot be read, or a line is not a record.
 pub(super) fn read<R: DeserializeOwned>(path: &Path) -> Result<Vec<R>, Failure> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

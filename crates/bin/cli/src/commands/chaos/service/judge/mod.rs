@@ -95,7 +95,7 @@ pub(in crate::commands::chaos) struct Judged {
 /// Judges the records of a run. `complete` is `true` if the cluster has come to rest.
 ///
 /// # Errors
-/// If the records cannot be read.
+/// Returns an error if the records cannot be read.
 pub(in crate::commands::chaos) fn judge(
     scene: &Scene,
     callers: &Callers<'_>,
