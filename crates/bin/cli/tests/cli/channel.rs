@@ -151,12 +151,12 @@ fn missing_peer_is_reported() {
         let since = Instant::now();
         let alone = meeting.send(&["-w", "1"]);
         assert_eq!(alone.code, 1, "{}", alone.stderr);
-        for words in ["was not there for 1 s", "--listen", &meeting.place] {
+        for words in ["did not connect within 1 s", "--listen", &meeting.place] {
             assert!(alone.stderr.contains(words), "{}", alone.stderr);
         }
         let copy = meeting.path("copy");
         let waiting = finish(meeting.listen(&["-w", "1", "--output", &copy]));
-        assert!(waiting.code == 1 && waiting.stderr.contains("was not there for 1 s"), "{}", waiting.stderr);
+        assert!(waiting.code == 1 && waiting.stderr.contains("did not connect within 1 s"), "{}", waiting.stderr);
         assert!(!Path::new(&copy).exists(), "an empty file is no copy");
         assert!(since.elapsed() < Duration::from_secs(15));
     }
@@ -203,7 +203,7 @@ pub(crate) fn the_other_side_dies(meeting: &Meeting) {
         assert_eq!(remains.code, 1, "{}", remains.stderr);
         assert!(remains.stderr.contains("connection 0 with p"), "{}", remains.stderr);
         assert!(remains.stderr.contains("nothing is resumed"), "{}", remains.stderr);
-        assert!(!remains.stderr.contains("not given everything back"), "{}", remains.stderr);
+        assert!(!remains.stderr.contains("not returned all memory"), "{}", remains.stderr);
         assert!(!Path::new(&copy).exists(), "an incomplete file does not have its name");
         assert_eq!(!parts(&copy).is_empty(), listener_dies, "a receiver that is alive removes it");
         parts(&copy).iter().for_each(|part| fs::remove_file(part.path()).unwrap());
@@ -220,7 +220,7 @@ fn full_disk_is_reported_on_both_sides() {
         assert_eq!((sender.code, listener.code), (1, 1), "{}{}", sender.stderr, listener.stderr);
         assert!(listener.stderr.contains("cannot write: No space left on device"), "{}", listener.stderr);
         assert!(listener.stderr.contains("make room"), "{}", listener.stderr);
-        let told = "the other side cannot go on: cannot write: No space left on device";
+        let told = "the other side failed: cannot write: No space left on device";
         assert!(sender.stderr.contains(told), "{}", sender.stderr);
     }
 }
@@ -235,7 +235,7 @@ fn read_error_is_reported_on_both_sides() {
     let listener = finish(listener);
     assert_eq!((sender.code, listener.code), (1, 1), "{}{}", sender.stderr, listener.stderr);
     assert!(sender.stderr.contains("cannot read: ") && sender.stderr.contains("/proc/self/mem"), "{}", sender.stderr);
-    assert!(listener.stderr.contains("the other side cannot go on: cannot read: "), "{}", listener.stderr);
+    assert!(listener.stderr.contains("the other side failed: cannot read: "), "{}", listener.stderr);
     assert!(!Path::new(&copy).exists());
 }
 

@@ -72,7 +72,7 @@ fn short_text_uses_the_switch() {
     let document = ran.document("demo");
     assert_eq!(document["writes_by_step"]["body"], 1.0, "{document:#}");
     let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
-    run(["demo", "--switch"]).refused(&["copies of RoCEv2's packets only", "--fabric roce"]);
+    run(["demo", "--switch"]).refused(&["packets of RoCEv2 only", "--fabric roce"]);
     let many = ["demo", "--fabric", "roce", "--switch", "--groups", "8", "--replicas", "4"];
     run(many).refused(&["32 processes and a client", "32 at most", "leave out --switch"]);
 }

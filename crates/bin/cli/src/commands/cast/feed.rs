@@ -58,12 +58,14 @@ impl Feed {
                     "line {number} is longer than {limit} bytes; all lines before it were multicast, it was not"
                 ),
                 format_args!("standard input:{number}"),
-                format_args!("split the line, or raise `message_bytes` in [limits], which is {COMMAND_OVERHEAD} more"),
+                format_args!(
+                    "split the line, or raise `message_bytes` in [limits] ({COMMAND_OVERHEAD} more than the longest line)"
+                ),
             )),
             Input::Line(Line::Unreadable { number, error }) => Err(Failure::run(
                 format_args!("cannot read: {error}; all lines before were multicast"),
                 format_args!("standard input:{number}"),
-                "give it an input that can be read",
+                "connect standard input to a file or a pipe that can be read",
             )),
         };
         self.ended = Some(outcome);

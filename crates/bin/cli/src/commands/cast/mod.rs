@@ -30,10 +30,10 @@ use sending::Sending;
 use stentor_support::live::{self, Interrupt, Joining, Latency, Troubles, absent, begin_anew, unstarted};
 use stentor_support::{Failure, Level, Output, Verdict, counted};
 
-/// Time to wait for the outcome of other messages after one is lost. Other groups settle the messages in flight to
-/// them.
+/// Longest time without progress in which the command, after one message is lost, still waits for the outcomes of the
+/// others. Their groups may still settle them.
 const RESET: Duration = Duration::from_secs(2);
-/// Time to wait for input while nothing is outstanding, before the connections are handled again.
+/// Longest wait for input while nothing is outstanding. After that, the connections are handled again.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// Shortest lifetime of the session if this process stops running.
 const TTL: Duration = Duration::from_secs(30);
@@ -164,14 +164,14 @@ impl Casting<'_> {
         match error.kind() {
             ClientErrorKind::Limits => Failure::usage(error.what(), place, error.remedy()),
             ClientErrorKind::TooManySessions => {
-                let remedy = "wait until a client ends, or until the sessions of those that were killed have run out; or raise `sessions` \
+                let remedy = "wait until a client ends, or until the sessions of killed clients have expired; or raise `sessions` \
                               in [limits]";
                 Failure::run(error.what(), place, remedy)
             }
             ClientErrorKind::Unreachable => Failure::run(
                 error.what(),
                 place,
-                "a client waits for a majority of each group that it multicasts to, and of the home group of its place: `stentor leader \
+                "a client waits for a majority of each group that it multicasts to, and of the home group of its client id: `stentor leader \
                  show` says which group does not work, and why",
             ),
             _ => Failure::run(error.what(), place, error.remedy()),
@@ -206,7 +206,7 @@ fn client_place(plan: &ClusterRuntime, name: &str, config: &Path) -> Result<Clie
         _ => Err(Failure::usage(
             format_args!("`{name}` is a member of a group"),
             "--client",
-            "name a client, `c0` and so on, or none: then a free one is taken",
+            "name a client id, `c0` and so on, or leave --client out to use a free one",
         )),
     }
 }
@@ -272,8 +272,8 @@ struct Caster<'a> {
     client: LocalClient,
     recording: Option<Recording>,
     sending: Sending<Request>,
-    /// The reason why a message is neither known to be applied nor waited for any more, and the number of such
-    /// messages.
+    /// Number of messages whose outcome the client does not wait for although they are not known to be applied, with
+    /// the reason of the first of them.
     lost: Option<(Lost, usize)>,
     latency: Latency,
     troubles: Troubles,
@@ -307,7 +307,7 @@ impl Caster<'_> {
             if interrupt.came() && !interrupted {
                 interrupted = true;
                 let what = format_args!("interrupted by {} after {} messages", interrupt.name(), self.messages);
-                let remedy = "the lines that were not sent are in the input still";
+                let remedy = "the lines that were not sent are still in the input";
                 feed.end(Err(Failure::run(what, "standard input", remedy)));
                 self.tell_what_is_awaited(interrupt);
             }
@@ -417,9 +417,9 @@ impl Caster<'_> {
         let (left, sent) = (self.left(), self.messages);
         let name = self.name;
         let what = format_args!(
-            "another process has taken the place of client `{name}`; {left} of {sent} messages are not known to be delivered"
+            "another process has taken over client id `{name}`; {left} of {sent} messages are not known to be delivered"
         );
-        let remedy = "see what was delivered before sending them again (`stentor leader show` names what is undelivered); give each process a place of its own with --client";
+        let remedy = "see what was delivered before sending them again (`stentor leader show` names what is undelivered); give each process its own client id with --client";
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
@@ -434,7 +434,8 @@ impl Caster<'_> {
             Lost::Unknown(why) => why.to_string(),
         };
         let what = format_args!("{left} of {sent} messages are not known to be delivered: {why}");
-        let remedy = "see what was delivered before sending lines again; start this client again for what comes then";
+        let remedy =
+            "see what was delivered before sending lines again; then start this client again for the remaining lines";
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
@@ -442,10 +443,11 @@ impl Caster<'_> {
     fn reset(&self, group: &str) -> Failure {
         let (left, sent) = (self.left(), self.messages);
         let what = format_args!(
-            "{group} began anew, from another state, and takes nothing more of this process: {left} of {sent} messages are not known \
+            "{group} began anew, from another state, and accepts nothing more from this process: {left} of {sent} messages are not known \
              to be delivered"
         );
-        let remedy = "see what was delivered before sending them again; start this client again for what comes then";
+        let remedy =
+            "see what was delivered before sending them again; then start this client again for the remaining lines";
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
@@ -485,7 +487,7 @@ impl Caster<'_> {
         };
         if is_next_unsent {
             what += if left == 0 { ", but" } else { ", and" };
-            what += " the groups take no more: the next line was not sent";
+            what += " the groups accept no more: the next line was not sent";
         }
         let gone = self.client.on_sender(Absent(self.casting));
         let place = self.casting.args.meeting.config.display();

@@ -13,11 +13,11 @@ pub(super) struct Casted {
     to: Vec<String>,
     messages: u64,
     bytes: u64,
-    /// Number of messages without a reply of each destination group.
+    /// Number of messages that lack the reply of a destination group.
     outstanding: usize,
     seconds: f64,
     msgs_per_s: f64,
-    /// Time from the multicast until the client has the reply of each destination group.
+    /// Time from the multicast until the client has the replies of all destination groups.
     latency_us: Option<Micros>,
 }
 

@@ -13,9 +13,9 @@ use super::words::{MESSAGE_BYTES, Words};
 /// Number of turns between two calls that handle the fabric's events. They are also handled whenever there is nothing
 /// else to do.
 const HOUSEKEEP_TURNS: u32 = 64;
-/// Longest sleep. Files do not wake a thread that waits for the fabric.
+/// Longest sleep. It is short because data of a file does not wake a thread that waits for the fabric.
 const LONGEST: Duration = Duration::from_millis(1);
-/// Longest time for the end of a connection.
+/// Longest time in which a connection may close.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Longest time that the last message may be in flight without an acknowledgement.
 const LINGER: Duration = Duration::from_millis(100);
@@ -51,12 +51,12 @@ pub(super) struct Line<F: FabricDiagnostics> {
     moved: Instant,
     /// Time at which the two sides were connected.
     met: Instant,
-    /// Time at which only the end of the connection was left to do.
+    /// Time at which the transfer was complete and the connection began to close.
     parted: Instant,
 }
 
 impl<F: FabricDiagnostics> Line<F> {
-    /// Opens one end. It is an error if nothing moves for `patience`.
+    /// Opens one end of the connection. Later, the connection fails if it makes no progress for `patience`.
     pub(super) fn new(
         fabric: F,
         place: &str,
@@ -134,8 +134,8 @@ impl<F: FabricDiagnostics> Line<F> {
         worked
     }
 
-    /// Pauses after a round without work. Returns an error if the connection has failed, if nothing moves, or after a
-    /// signal.
+    /// Pauses after a round without work. Returns an error if the connection has failed, if it makes no progress, or
+    /// after a signal.
     pub(super) fn rest(&mut self, worked: bool) -> Result<(), Failure> {
         if let Some(error) = self.failed {
             return Err(self.lost(&error));
@@ -179,27 +179,32 @@ impl<F: FabricDiagnostics> Line<F> {
         Ok(())
     }
 
-    /// Returns the time between the meeting and the end.
+    /// Returns the time from the connection of the two sides to the end of the transfer.
     pub(super) fn time(&self) -> Duration {
         self.parted - self.met
     }
 
     fn nobody(&self, waited: Duration) -> Failure {
-        let what = format!("the other side was not there for {} s", waited.as_secs());
-        let remedy = "one side needs --listen, and both the same PLACE and --fabric (and --key); -w waits longer";
+        let what = format!("the other side did not connect within {} s", waited.as_secs());
+        let remedy =
+            "start one side with --listen, and both with the same PLACE and --fabric (and --key); -w waits longer";
         Failure::run(what, &self.place, remedy)
     }
 
     fn stalled(&mut self) -> Failure {
-        let what = format!("nothing has moved for {} s", self.moved.elapsed().as_secs());
+        let what = format!("the transfer has made no progress for {} s", self.moved.elapsed().as_secs());
         self.give_up();
-        Failure::run(what, &self.place, "look at the other side; -w waits longer, and nothing is resumed")
+        Failure::run(
+            what,
+            &self.place,
+            "look at the other side; -w waits longer; send it again, because nothing is resumed",
+        )
     }
 
     /// Returns the failure of a connection, after the fabric has returned all memory that it used.
     fn lost(&mut self, error: &ChannelError) -> Failure {
         self.drain();
-        let rest = if self.closed { "" } else { "; the fabric has not given everything back" };
+        let rest = if self.closed { "" } else { "; the fabric has not returned all memory" };
         Failure::run(format!("{error}{rest}"), &self.place, "start both sides again; nothing is resumed")
     }
 

@@ -44,7 +44,7 @@ struct Report {
     carrier: Option<String>,
     scheme: &'static str,
     bytes: u64,
-    /// Time from the meeting to the confirmation.
+    /// Time from the connection of the two sides to the confirmation.
     seconds: f64,
     /// Rate in 10^6 bytes per second.
     mb_per_s: f64,
@@ -64,11 +64,11 @@ impl Human for Report {
 
 fn cat(args: &ChannelCat, output: Output) -> Result<Verdict, Failure> {
     if output.is_json() && args.listen && args.output.is_none() {
-        let what = "standard output cannot take what is received and a document";
+        let what = "standard output cannot carry both the received data and a JSON document";
         return Err(Failure::usage(what, "--json", "receive into a file with --output"));
     }
     let interrupt = Interrupt::catch()?;
-    // Everything that can be refused on this side is refused before the other side learns of it.
+    // Arguments are checked, and the file is opened, before the other side learns of this one.
     let task = Task::open(args)?;
     args.ofi.refuse_unless(args.fabric == ChannelFabric::Ofi, "stentor channel cat")?;
     match args.fabric {

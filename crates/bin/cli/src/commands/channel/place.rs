@@ -22,7 +22,7 @@ use crate::args::ChannelCat;
 const CLUSTER: &str = "channel-cat";
 /// Fingerprint of the protocol between the two sides. Another version is refused.
 const FINGERPRINT: u64 = 1;
-/// Longest message of the fabric, in bytes: a piece.
+/// Longest message of the fabric, in bytes. A message carries one piece.
 const FABRIC_BYTES: u32 = 128 << 10;
 const OFI_BYTES: u32 = 512 << 10;
 /// Number of addresses that a sender on this host tries.
@@ -67,7 +67,7 @@ pub(super) fn shm(args: &ChannelCat, output: Output) -> Result<ShmFabric, Failur
         ShmError::AlreadyRunning { pid, .. } => Failure::usage(
             format_args!("there is a {name} already, {}", as_pid(pid)),
             &args.place,
-            "wait for it to end, or meet at another place",
+            "wait for it to end, or use another PLACE on both sides",
         ),
         ShmError::Name { .. } => Failure::usage("a place has at least one letter", "PLACE", "name one"),
         error => unstarted(StartError::Fabric(error), Path::new(&args.place)),
@@ -144,7 +144,7 @@ fn senders(args: &ChannelCat, listener: SocketAddr) -> Result<Vec<SocketAddr>, F
     if let Some(bind) = args.roce.bind {
         if bind.is_ipv4() != listener.is_ipv4() {
             let what = format_args!("{bind} here and {} there: packets do not go from IPv4 to IPv6", listener.ip());
-            return Err(Failure::usage(what, "--bind", "give both sides addresses of one kind"));
+            return Err(Failure::usage(what, "--bind", "give both sides IPv4 addresses, or both IPv6 addresses"));
         }
         return Ok(vec![with_any_port(bind)]);
     }
@@ -167,7 +167,7 @@ fn key(args: &ChannelCat, listener: IpAddr, own: IpAddr) -> Result<Vec<u8>, Fail
         }),
         None if listener.is_loopback() && own.is_loopback() => Ok(CLUSTER.into()),
         None => Err(Failure::usage(
-            "no key: whoever reaches this host could send or listen",
+            "no key: any process that reaches this host could send or listen",
             "--key",
             "write one with `head -c 32 /dev/urandom | base64 > key`, and name it on both sides",
         )),

@@ -12,8 +12,8 @@ use super::words::{Whole, Words};
 
 const AGAIN: &str = "nothing is resumed: send it again";
 
-/// Receives everything and confirms it. Returns the size and hash of the stream. `name` is the file or stream that it
-/// is written to.
+/// Receives the whole stream and confirms it. Returns the size and hash of the stream. `name` is the file or stream
+/// that it is written to.
 pub(super) fn run<F: FabricDiagnostics>(
     line: &mut Line<F>,
     sink: &mut Sink,
@@ -45,7 +45,7 @@ pub(super) fn run<F: FabricDiagnostics>(
                 Words::End(whole) => told = Some(whole),
                 Words::Failed(why) => {
                     line.part(None);
-                    return Err(Failure::run(format!("the other side cannot go on: {why}"), line.place(), AGAIN));
+                    return Err(Failure::run(format!("the other side failed: {why}"), line.place(), AGAIN));
                 }
             }
         }
@@ -57,7 +57,7 @@ pub(super) fn run<F: FabricDiagnostics>(
         }
         if told.is_none() && waiting.is_none() && line.has_ended() {
             line.part(None);
-            return Err(Failure::run("the other side ended before it was done", line.place(), AGAIN));
+            return Err(Failure::run("the other side ended before the transfer was complete", line.place(), AGAIN));
         }
         line.rest(worked)?;
     }
@@ -80,7 +80,7 @@ fn confirm<F: FabricDiagnostics>(
                 return Ok(whole);
             }
             let theirs = told.map(|told| told.hex()).unwrap_or_default();
-            let what = format!("what came has another SHA-256 than what was sent: {} and {theirs}", whole.hex());
+            let what = format!("the received data has SHA-256 {}, but the sent data has {theirs}", whole.hex());
             Err(Failure::run(what, line.place(), AGAIN))
         }
         Err(error) => {
@@ -91,7 +91,7 @@ fn confirm<F: FabricDiagnostics>(
                 io::ErrorKind::AlreadyExists => {
                     "another program made the file meanwhile: name another, and send it again"
                 }
-                io::ErrorKind::BrokenPipe => "what reads this output must read all of it",
+                io::ErrorKind::BrokenPipe => "let the program that reads this output read all of it, and send it again",
                 _ => AGAIN,
             };
             Err(Failure::run(what, name, remedy))

@@ -18,8 +18,8 @@ enum Next {
     Answer(Whole),
 }
 
-/// Sends everything. Returns the size and hash of the stream once the other side has confirmed them. `bytes` is the
-/// size, if it is known in advance; `name` is the file or stream that is read.
+/// Sends the whole stream. Returns its size and hash once the other side has confirmed them. `bytes` is the size, if it
+/// is known in advance; `name` is the file or stream that is read.
 pub(super) fn run<F: FabricDiagnostics>(
     line: &mut Line<F>,
     source: &mut Source,
@@ -76,13 +76,13 @@ fn heard<F: FabricDiagnostics>(line: &mut Line<F>, answer: &[u8], next: &Next) -
                     let (told, sent) = (theirs.hex(), ours.hex());
                     Err(failed(format!("the other side has another SHA-256: {told} there, {sent} here"), line))
                 }
-                _ => Err(failed("the other side confirms what was not sent yet".into(), line)),
+                _ => Err(failed("the other side confirmed data before all of it was sent".into(), line)),
             }
         }
         Words::Failed(why) => {
             line.give_up();
-            Err(failed(format!("the other side cannot go on: {why}"), line))
+            Err(failed(format!("the other side failed: {why}"), line))
         }
-        Words::Header(_) | Words::Data => Err(failed("the other side sends, too".into(), line)),
+        Words::Header(_) | Words::Data => Err(failed("both sides send: one needs --listen".into(), line)),
     }
 }

@@ -24,7 +24,7 @@ pub(super) enum Filled {
     Failed(io::Error),
 }
 
-/// A file or pipe that is read ahead.
+/// A file or pipe that a thread reads ahead.
 pub(super) struct Source {
     filled: Receiver<Filled>,
     used: Sender<Vec<u8>>,
@@ -67,7 +67,9 @@ impl Source {
         match self.filled.try_recv() {
             Ok(filled) => Some(filled),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Filled::Failed(io::Error::other("its reader is gone"))),
+            Err(TryRecvError::Disconnected) => {
+                Some(Filled::Failed(io::Error::other("the thread that reads it has ended")))
+            }
         }
     }
 
@@ -77,7 +79,7 @@ impl Source {
     }
 }
 
-/// A file or pipe that is written behind.
+/// A file or pipe that a thread writes, from a short queue of messages.
 pub(super) struct Sink {
     give: Option<SyncSender<Vec<u8>>>,
     written: Receiver<io::Result<Whole>>,
@@ -139,7 +141,7 @@ fn write_all(given: &Receiver<Vec<u8>>, mut to: impl Write) -> io::Result<Whole>
         to.write_all(&message[1..])?;
         hash.update(&message[1..]);
         bytes += message.len() as u64 - 1;
-        // A user may be waiting for the data.
+        // A reader of the output may be waiting for the data.
         to.flush()?;
     }
     Ok(Whole { bytes, sha256: hash.finalize().into() })

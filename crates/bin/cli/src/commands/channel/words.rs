@@ -57,7 +57,7 @@ impl Words {
             _ => None,
         };
         words.ok_or_else(|| {
-            let what = format_args!("the other side sent {} bytes that mean nothing", message.len());
+            let what = format_args!("the other side sent an invalid message of {} bytes", message.len());
             Failure::run(what, place, "use the same version of this command on both sides")
         })
     }
@@ -92,7 +92,7 @@ mod tests {
     fn garbage_is_refused() {
         for message in [&b""[..], b"H", b"H123", b"E", &[END; 40], &[END; 42], b"X", &[0; 9]] {
             let failure = Words::of(message, "here").unwrap_err();
-            assert!(failure.what.contains("mean nothing") && failure.place == "here", "{message:?}: {failure}");
+            assert!(failure.what.contains("invalid message") && failure.place == "here", "{message:?}: {failure}");
         }
     }
 }

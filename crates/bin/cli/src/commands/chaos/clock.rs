@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest pause between two looks that counts.
+/// Longest time that the clock advances by one look.
 const MOST: Duration = Duration::from_millis(250);
 
-/// A clock of the time during which this process ran. It excludes a suspended laptop and most of a busy machine's
-/// delays. One thread advances it, and all threads may read it.
+/// A clock that counts only the time during which this process ran. It excludes the time in which a laptop was
+/// suspended, and most of the delays of a busy machine. One thread advances it, and all threads may read it.
 #[derive(Debug, Default)]
 pub(super) struct RunClock(AtomicU64);
 

@@ -113,7 +113,7 @@ pub(super) struct RunOutcome {
     pub(super) refused_moves: u64,
     /// Number of faults `clock` that were farther off than the bound.
     pub(super) wrong_clocks: u64,
-    /// Number of these that their members have reported.
+    /// Number of such clocks that their members have reported.
     pub(super) named_clocks: u64,
     pub(super) begun: u64,
     pub(super) ended: u64,
@@ -199,15 +199,23 @@ impl<'a> Conductor<'a> {
         while !(conductor.board.is_whole() && clients.are_in()) {
             let now = conductor.look()?;
             if interrupt.came() {
-                return Err(Failure::run("interrupted before all were there", PLACE, "start it again"));
+                return Err(Failure::run(
+                    "interrupted before all members and clients had joined",
+                    PLACE,
+                    "start it again",
+                ));
             }
             if now > BEGIN_MS {
-                let what = format_args!("not everybody is there after {} s: {}", BEGIN_MS / 1000, conductor.states());
-                let remedy = "give it more processors, or report this as a bug";
+                let what = format_args!(
+                    "not all members and clients have joined after {} s: {}",
+                    BEGIN_MS / 1000,
+                    conductor.states()
+                );
+                let remedy = "give the command more processors, or report this as a bug";
                 return Err(Failure::run(what, scene.path().display(), remedy));
             }
         }
-        script.output.note("all members and clients are there; the faults begin");
+        script.output.note("all members and clients have joined; the faults begin");
         Ok(conductor)
     }
 
@@ -305,7 +313,7 @@ impl<'a> Conductor<'a> {
             if self.board.members()[member].state == State::Ending && self.fleet.has_ended(member)? {
                 self.crashed(member)?;
                 self.board.set(now, member, State::Killed);
-                // The time of the next start counts from here.
+                // The pause until the next start begins when the process has ended.
                 self.ends[member].iter_mut().for_each(|(at, _)| *at += now);
             }
             if self.board.members()[member].state == State::Ending {
@@ -410,7 +418,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Reports a leader whose clock has been wrong for too long although another member could lead.
+    /// Records as a failure that a leader's clock has been wrong for too long although another member could lead.
     fn find_wrong_leaders(&mut self, now: u64) {
         if self.played.trouble.is_some() {
             return;
@@ -422,7 +430,7 @@ impl<'a> Conductor<'a> {
         });
         if let Some((member, group)) = leads.map(|(member, it)| (member, it.group)) {
             let what = format!(
-                "`{}` leads, and its clock is wrong for {STEPS_BACK_MS} ms in which a majority of others was there",
+                "`{}` still leads after its clock was wrong for {STEPS_BACK_MS} ms in which a majority of others was ready",
                 self.name(member)
             );
             let groups = vec![self.group(group)];
@@ -430,8 +438,8 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Reports a member of the multicast that has not reported its own clock although it was wrong all the time. (A
-    /// node of a program does not report it.)
+    /// Records as a failure that a member of the multicast has not reported its clock, which was wrong all the time.
+    /// (A node of a program does not report its clock.)
     fn find_unnamed(&mut self, now: u64, member: usize) {
         let it = &self.board.members()[member];
         let Some(wrong) = it.wrong.filter(|wrong| it.is_ready_since(*wrong)) else { return };
@@ -442,7 +450,7 @@ impl<'a> Conductor<'a> {
             self.played.named_clocks += 1;
         } else {
             let (group, ms) = (self.group(it.group), now - wrong);
-            let what = format!("`{}` has not named its clock, which was wrong for {ms} ms", self.name(member));
+            let what = format!("`{}` has not reported its clock, which was wrong for {ms} ms", self.name(member));
             self.trouble("clock", what, vec![group]);
         }
     }

@@ -22,7 +22,7 @@ const GIVEN_UP: Duration = Duration::from_secs(2);
 /// The number of last lines of standard error that are shown when a process ends.
 const LAST_LINES: usize = 4;
 
-/// All processes, indexed by member. Dropping this ends them.
+/// The processes of all members, indexed by member. Dropping the fleet ends them.
 pub(super) struct Fleet<'a> {
     scene: &'a Scene,
     args: &'a args::Chaos,
@@ -144,12 +144,12 @@ impl<'a> Fleet<'a> {
                 running.over = true;
                 Ok(true)
             }
-            Ok(Some(status)) => Err(gone(running, scene, status, "did not end as it should")),
+            Ok(Some(status)) => Err(gone(running, scene, status, "ended with an error after SIGTERM")),
             Err(error) => Err(unstarted(&running.name, &error)),
         }
     }
 
-    /// Returns a member whose process ended unexpectedly, and how it ended. Each is returned once.
+    /// Returns a member whose process ended unexpectedly, and the failure. Each such process is returned once.
     ///
     /// # Errors
     /// Returns an error if its history cannot be trimmed to whole lines.
@@ -161,7 +161,7 @@ impl<'a> Fleet<'a> {
             {
                 running.over = true;
                 trim_history(&scene.history(&running.name, running.life))?;
-                return Ok(Some((member, gone(running, scene, status, "ended before it was told to"))));
+                return Ok(Some((member, gone(running, scene, status, "ended unexpectedly"))));
             }
         }
         Ok(None)

@@ -21,7 +21,7 @@ use crate::args;
 
 /// The time within which a client must join.
 const JOINING: Duration = Duration::from_secs(60);
-/// The delay beyond which a client does not make up for missed messages.
+/// The largest delay for which a client makes up. It does not send the messages that it missed before that.
 const LATE: Duration = Duration::from_millis(20);
 /// The longest sleep while nothing is due.
 const SLEEP: Duration = Duration::from_millis(5);
@@ -29,7 +29,7 @@ const SLEEP: Duration = Duration::from_millis(5);
 const TELL: Duration = Duration::from_millis(5);
 /// The interval at which records are flushed to the file.
 const WRITE: Duration = Duration::from_secs(1);
-/// The most messages of one client that majorities have not delivered.
+/// Largest number of messages of one client that are not known to be delivered by majorities.
 const IN_FLIGHT: usize = 64;
 /// One in this many messages has the maximum length.
 const LONGEST_OF: u64 = 64;
@@ -283,8 +283,8 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
 
         if self.own.client.is_superseded() {
             let name = self.plan.name(self.plan.topology().client_process(self.own.client.id()));
-            let what = format_args!("another process has taken the place of client `{name}`");
-            return Err(Failure::run(what, PLACE, "run it alone on its cluster"));
+            let what = format_args!("another process has taken over client id `{name}`");
+            return Err(Failure::run(what, PLACE, "run no other client on this cluster"));
         }
         if now - self.published >= TELL {
             self.published = now;

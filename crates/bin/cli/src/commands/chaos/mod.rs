@@ -20,19 +20,20 @@
 //! A stop or a cut ends before the load has filled half of a window or of a ring. A cut concerns the packets from or to
 //! one other process, or from or to all. A loss does not count in the budget.
 //!
-//! Cuts and losses are of datagrams. The TCP connections by which processes find each other stay.
+//! Cuts and losses affect datagrams only, not the TCP connections by which processes find each other.
 //!
 //! # States of a member
 //!
 //! `starting` (first start), `ready`, `stopped` (SIGSTOP), `ending` (SIGTERM was sent), `killed` (no process; its next
 //! start is scheduled), `restarting` (started again), `returning` (continued, or no longer cut). A member is *sound*
 //! while it is `ready`, not cut, and its clock is right. A member in `starting`, `restarting` or `returning` becomes
-//! `ready` when it reports on its control socket that it has its group's state, and every client counts on it.
+//! `ready` when it reports on its control socket that it has its group's state, and every client counts it for flow
+//! control.
 //!
 //! # Budget
 //!
-//! At most a minority of each group is not sound at any time. A fault that would violate this waits, and so do all
-//! later faults, so that the order of faults is that of the seed.
+//! In each group, at most a minority of the members is not sound at any time. A fault that would violate this waits,
+//! and so do all later faults, so that the order of faults is that of the seed.
 //!
 //! # Progress, and the guarantee of the hang detector
 //!
@@ -47,12 +48,12 @@
 //! It also reports a member that is not `ready` after 30 s in `starting`, `restarting` or `returning`, or has not ended
 //! 20 s after SIGTERM, and a cluster that is not at rest 30 s after the last fault.
 //!
-//! It does not detect a message without progress that is newer than the oldest one of its client. Before the end, it
-//! does not detect a minority that delivers nothing either.
+//! The detector misses a message without progress if its client has an older undelivered one. Before the end, it also
+//! misses a minority of a group that delivers nothing.
 //!
 //! # Exceptions
 //!
-//! The command does not test stops that outlast a window, clients that begin while a member is down, and groups that
+//! The command does not test stops that outlast a window, clients that begin while a member is down, or groups that
 //! lose a majority.
 
 mod board;
@@ -116,7 +117,10 @@ pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure
     let seconds = begin.elapsed().as_secs_f64();
     let (played, judged) = played.inspect_err(|_| {
         scene.keep();
-        output.note(&format!("everything is in {}", scene.path().display()));
+        output.note(&format!(
+            "the configuration, the histories and the output of all processes are in {}",
+            scene.path().display()
+        ));
     })?;
     let document = RunReport::new(&script, &played, &judged, seconds);
     let good = document.ok;
@@ -137,7 +141,7 @@ fn refuse_foreign_plant(args: &args::Chaos) -> Result<(), Failure> {
         return Ok(());
     }
     let with = if of_service { "only with" } else { "only without" };
-    Err(Failure::usage(format_args!("this --plant is possible {with} --service"), PLACE, "name another one"))
+    Err(Failure::usage(format_args!("this mutant of --plant is possible {with} --service"), PLACE, "name another one"))
 }
 
 /// Runs a process of `stentor chaos --service`.

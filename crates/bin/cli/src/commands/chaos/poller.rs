@@ -1,5 +1,5 @@
-//! A thread per member that polls the member's status and forwards requests to it. A stopped member answers late. With
-//! separate threads, queries of the other members do not wait for it.
+//! A thread per member that polls the member's status and forwards requests to it. A stopped member answers late; with
+//! separate threads, queries to the other members do not wait for its answer.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,8 +29,9 @@ struct MemberStatus {
     wanted: Option<Question>,
     /// `true` if the member has confirmed that it has the network faults in `wanted`.
     done: bool,
-    /// Hand-overs that succeeded and that failed, with the last reason.
+    /// Number of hand-overs that succeeded.
     moved: u64,
+    /// Number of hand-overs that failed, with the last reason.
     refused: Option<(u64, String)>,
 }
 
@@ -131,7 +132,7 @@ fn serve(place: &MemberAddress, status: &Mutex<MemberStatus>, orders: &Receiver<
                     other => {
                         let why = match other {
                             Ok(Some(Answer::Refused(why) | Answer::NotYet(why))) => why,
-                            Ok(_) => "nobody answers".to_owned(),
+                            Ok(_) => "no process answers".to_owned(),
                             Err(error) => error.to_string(),
                         };
                         let refused = status.refused.take().map_or(0, |(n, _)| n);

@@ -56,10 +56,11 @@ impl CheckResult {
 pub(super) struct RunReport {
     pub(super) ok: bool,
     seed: u64,
-    /// The requested duration of the faults; `seconds` is the duration of the whole run, `fault_seconds` that of the
-    /// faults.
+    /// Requested duration of the faults.
     minutes: f64,
+    /// Duration of the whole run.
     seconds: f64,
+    /// Duration of the faults.
     fault_seconds: f64,
     interrupted: bool,
     fabric: &'static str,
@@ -72,7 +73,7 @@ pub(super) struct RunReport {
     refused_moves: u64,
     /// Number of faults `clock` that were farther off than the bound.
     wrong_clocks: u64,
-    /// Number of these that their members have reported, in runs whose members do.
+    /// Number of clocks beyond the bound that their members have reported. Only members of the multicast report them.
     named_clocks: u64,
     /// Number of messages, or of calls that were begun.
     messages: u64,
@@ -209,9 +210,13 @@ impl Human for RunReport {
             let _ = writeln!(text, "\n{} {example}", style.bad("counter-example"));
         }
         if let Some(history) = &self.history {
-            let _ = writeln!(text, "\neverything is in {0}; again: stentor check {0}/*.jsonl", history.display());
+            let _ = writeln!(
+                text,
+                "\nthe files of the run are in {0}; to check them again: stentor check {0}/*.jsonl",
+                history.display()
+            );
         }
-        let _ = writeln!(text, "\nthe same faults: {}", self.repeat);
+        let _ = writeln!(text, "\nto inject the same faults again: {}", self.repeat);
         text
     }
 }

@@ -43,8 +43,8 @@ fn template(args: &args::Chaos) -> Result<Template, Failure> {
     Ok(Template { cluster: "chaos".to_owned(), groups: args.groups, replicas: args.replicas, limits, ground })
 }
 
-/// Returns the text of a configuration made for this run. Leaders time out sooner than by default, so that stops
-/// replace them, too.
+/// Returns the text of a configuration made for this run. Its election timeouts are shorter than the defaults, so that
+/// a leader is replaced even during a stop.
 fn rendered(args: &args::Chaos) -> Result<String, Failure> {
     let refuse = |problem: &Problem| Failure::usage(problem, PLACE, "choose other values for --groups and --replicas");
     let template = template(args)?;
@@ -57,7 +57,7 @@ fn rendered(args: &args::Chaos) -> Result<String, Failure> {
 
 fn check_size(processes: usize) -> Result<(), Failure> {
     if processes > MOST_PROCESSES {
-        let what = format_args!("{processes} members: this starts at most {MOST_PROCESSES} on one host");
+        let what = format_args!("{processes} members: the command starts at most {MOST_PROCESSES} on one host");
         return Err(Failure::usage(what, PLACE, "lower --groups or --replicas, or name a smaller --config"));
     }
     Ok(())
@@ -67,7 +67,7 @@ fn check_size(processes: usize) -> Result<(), Failure> {
 fn check_config(plan: &ClusterRuntime, path: &Path, clients: u16) -> Result<(), Failure> {
     let most = plan.config().limits().clients;
     if clients > most {
-        let what = format_args!("{clients} clients: the cluster has places for {most}");
+        let what = format_args!("{clients} clients: the cluster has only {most} client ids");
         return Err(Failure::usage(what, path.display(), "lower --clients, or raise `clients` in [limits]"));
     }
     if !plan.config().fabric().is_between_hosts() {
@@ -78,8 +78,7 @@ fn check_config(plan: &ClusterRuntime, path: &Path, clients: u16) -> Result<(), 
         if let Err(error) = UdpSocket::bind((address, 0)) {
             let name = plan.name(process);
             let what = format_args!("`{name}` is at {address}, which is no address of this host: {error}");
-            let remedy =
-                "this starts and kills all members itself: name a configuration whose addresses are all of this host";
+            let remedy = "the command starts and kills all members itself: name a configuration whose addresses are all of this host";
             return Err(Failure::usage(what, path.display(), remedy));
         }
     }

@@ -46,7 +46,8 @@ pub(super) fn name(fault: Fault) -> &'static str {
     }
 }
 
-/// The longest durations of faults at which the messages that wait for the member fill no window and no ring.
+/// The longest durations of faults. During a longer fault, the messages that wait for the member would fill a window or
+/// a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bounds {
     pub(super) stop_ms: u64,
@@ -80,9 +81,9 @@ pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds
     let largest = plan.config().groups().iter().map(|group| group.members().len()).max().unwrap_or(0);
     let roce = plan.config().fabric() == FabricKind::Roce;
     let why_not = |fault: Fault| match fault {
-        Fault::Cut | Fault::Loss if !roce => Some("it is possible on fabric `roce` only"),
+        Fault::Cut | Fault::Loss if !roce => Some("only fabric `roce` can inject it"),
         Fault::Move if largest < 2 => Some("no group has two members"),
-        Fault::Client if !args.service => Some("only the clients of --service are processes of their own"),
+        Fault::Client if !args.service => Some("clients are processes only with --service"),
         Fault::Kill | Fault::Stop | Fault::Cut | Fault::Restart | Fault::Clock if minority(largest) == 0 => {
             Some("no group has three members, so none has a majority without one")
         }
@@ -95,10 +96,10 @@ pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds
         _ => None,
     };
     if let Some((fault, why)) = args.faults.iter().find_map(|fault| Some((*fault, why_not(*fault)?))) {
-        let what = format_args!("no fault `{}` here: {why}", name(fault));
+        let what = format_args!("fault `{}` is impossible here: {why}", name(fault));
         return Err(Failure::usage(what, PLACE, "leave it out of --faults, or change the cluster"));
     }
-    // The default faults need no package that may be missing.
+    // `clock` is not a default, because it needs a package that may be missing.
     let default = |fault: &Fault| args.faults.is_empty() && *fault != Fault::Clock;
     let asked = |fault: &Fault| default(fault) || args.faults.contains(fault);
     let faults: Vec<_> = ALL.into_iter().filter(|fault| asked(fault) && why_not(*fault).is_none()).collect();
@@ -230,7 +231,7 @@ impl Step {
     /// members report it.
     pub(super) fn meant(&self, board: &Board, leaders: &[Option<usize>]) -> Option<Order> {
         if self.fault == Fault::Client {
-            // This order names no member.
+            // A fault of a client has no target member.
             return Some(Order { step: *self, member: 0 });
         }
         let least = if self.fault == Fault::Move { 2 } else { 3 };

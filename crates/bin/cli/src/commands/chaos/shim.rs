@@ -1,8 +1,8 @@
 //! Wrong clocks: members are started with libfaketime, which reads the error of its process's wall clock from a file.
 //! The monotonic clock is not changed.
 //!
-//! A process reads its wall clock some ten times per second, and libfaketime reads the file each time, which takes 2
-//! µs. The offset is a property of the file, so a wrong clock stays wrong in the member's next process.
+//! A process reads its wall clock some ten times per second, and libfaketime reads the file each time, which takes
+//! 2 µs. The offset is in the member's file, so a wrong clock stays wrong in the member's next process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::schedule::Skew;
 
 /// The library, in its variant for programs with threads.
 const LIBRARY: &str = "libfaketimeMT.so.1";
-/// Directories in which distributions install it, besides that of the architecture.
+/// Directories in which distributions install the library, besides the directory of the architecture.
 const FOLDERS: [&str; 3] = ["/usr/lib64/faketime", "/usr/lib/faketime", "/usr/local/lib/faketime"];
 /// Files that libfaketime shares between the processes of one session, and that remain when one is killed.
 const LEFT_BEHIND: [&str; 2] = ["/dev/shm/faketime_shm_", "/dev/shm/sem.faketime_sem_"];

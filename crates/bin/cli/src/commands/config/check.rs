@@ -21,10 +21,10 @@ struct Checked {
     fabric: &'static str,
     /// 16 hex digits.
     fingerprint: String,
-    /// Fingerprint of the key of processes between hosts, 8 hexadecimal digits.
+    /// Fingerprint of the cluster key, 8 hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_fingerprint: Option<String>,
-    /// Location of that key, and its fingerprint.
+    /// Location and fingerprint of the cluster key, as text.
     #[serde(skip)]
     key: Option<String>,
     groups: Vec<Group>,
@@ -94,7 +94,7 @@ struct Row {
     rare: bool,
 }
 
-/// Measured by looking at processes, because libfabric does not document it.
+/// Memory that `ofi_rxm` allocates. Measured in processes, because libfabric does not document it.
 const RXM: &str = "not counted here: ofi_rxm of libfabric 1.17 takes 64 MiB for itself per connection, a quarter of it with \
                    FI_OFI_RXM_BUFFER_SIZE=4096 in the environment";
 

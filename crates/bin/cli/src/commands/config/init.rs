@@ -32,7 +32,7 @@ impl Human for Written {
     fn human(&self, _: Style) -> String {
         let path = self.path.display();
         let key = self.key.as_ref().map_or(String::new(), |key| match self.old_key {
-            true => format!("{}: was there, and is the cluster's key\n", key.display()),
+            true => format!("{}: existed, and is kept as the cluster's key\n", key.display()),
             false => format!("{}: a new key; every host of the cluster needs this file\n", key.display()),
         });
         format!("{path}: {} groups of {}\n{key}next: stentor config check {path}\n", self.groups, self.replicas)

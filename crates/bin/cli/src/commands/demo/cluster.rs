@@ -20,7 +20,7 @@ const STOPPING: Duration = Duration::from_secs(10);
 const GIVEN_UP: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// All members, by process. Dropping this ends them.
+/// The processes of all members, indexed by process id. Dropping this value ends them.
 pub(super) struct Nodes<'a> {
     pub(super) plan: &'a ClusterRuntime,
     pub(super) stage: &'a Stage,
@@ -104,14 +104,14 @@ fn stopped(node: &mut ChildProcess, until: Instant, interrupt: &Interrupt) -> Re
             Ok(None) if Instant::now() < until => interrupt.check()?,
             Ok(None) => {
                 let what = format_args!("`{}` does not stop", node.name);
-                return Err(Failure::run(what, "stentor demo", "it is killed; report this as a bug"));
+                return Err(Failure::run(what, "stentor demo", "it was killed; report this as a bug"));
             }
             Err(error) => return Err(unstarted(&node.name, &error)),
         }
         std::thread::sleep(LOOK);
     }
     serde_json::from_str(&node.take_output()).map_err(|error| {
-        let what = format_args!("`{}` said nothing that makes sense: {error}", node.name);
+        let what = format_args!("the report of `{}` is invalid: {error}", node.name);
         Failure::run(what, "stentor demo", "report this as a bug")
     })
 }
@@ -125,8 +125,8 @@ fn gone(node: &mut ChildProcess, status: ExitStatus) -> Failure {
     let said = node.take_errors();
     let said = said.lines().map(str::trim).collect::<Vec<_>>().join("; ");
     let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-    let what = format_args!("`{}` ended before it was told to, {how}{said}", node.name);
-    Failure::run(what, "stentor demo", "nothing was judged; start it again")
+    let what = format_args!("`{}` ended unexpectedly, {how}{said}", node.name);
+    Failure::run(what, "stentor demo", "no property was checked; start the demonstration again")
 }
 
 fn unstarted(name: &str, error: &std::io::Error) -> Failure {

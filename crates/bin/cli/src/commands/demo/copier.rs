@@ -21,9 +21,9 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The work of a switch.
 #[derive(Clone, Serialize)]
 pub(super) struct Switched {
-    /// Number of copies that left it, including those of retransmitted packets.
+    /// Number of copies that the switch sent, including those of retransmitted packets.
     pub(super) copies: u64,
-    /// Number of records that it was asked to copy, counted once for each receiver.
+    /// Number of records that the switch was asked to copy, counted once for each receiver.
     pub(super) copies_asked: u64,
 }
 
@@ -41,13 +41,13 @@ impl Switched {
     }
 }
 
-/// A switch. It stops when its standard input ends, for whatever reason.
+/// The process of a switch. It stops when its standard input ends, even because this process has died.
 pub(super) struct Copier {
     child: RefCell<Child>,
 }
 
 impl Copier {
-    /// Starts a switch for a cluster, whose key is in the stage's directory.
+    /// Starts a switch for a cluster. The cluster's key is in the stage's directory.
     pub(super) fn start(stage: &Stage, cluster: &str, wait: Wait) -> Result<Self, Failure> {
         let (forward, backward, control) = switch_places();
 
@@ -63,7 +63,7 @@ impl Copier {
         Ok(Copier { child: RefCell::new(child) })
     }
 
-    /// Returns an error if the switch has ended although nobody asked it to.
+    /// Returns an error if the switch has ended unexpectedly.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match self.child.borrow_mut().try_wait() {
             Ok(Some(status)) => Err(failed(status)),
@@ -92,7 +92,7 @@ impl Copier {
         // A pipe that cannot be read counts as empty.
         let _ = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut said));
         let shown: Shown =
-            serde_json::from_str(&said).map_err(|error| wrong(&format!("said nothing that makes sense: {error}")))?;
+            serde_json::from_str(&said).map_err(|error| wrong(&format!("printed an invalid report: {error}")))?;
         let copies = shown.passes.get(stentor_switch::Cause::Copied.name()).copied().unwrap_or_default();
         Ok(Switched { copies, copies_asked })
     }
@@ -109,11 +109,15 @@ impl Drop for Copier {
 }
 
 fn failed(status: ExitStatus) -> Failure {
-    wrong(&format!("failed ({status}); see what it said above"))
+    wrong(&format!("failed ({status}); its output is above"))
 }
 
 fn wrong(what: &str) -> Failure {
-    Failure::run(format_args!("the switch {what}"), "stentor demo --switch", "nothing was judged; start it again")
+    Failure::run(
+        format_args!("the switch {what}"),
+        "stentor demo --switch",
+        "no property was checked; start the demonstration again",
+    )
 }
 
 fn unstarted(error: &std::io::Error) -> Failure {

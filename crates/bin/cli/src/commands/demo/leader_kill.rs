@@ -1,4 +1,4 @@
-//! Half-way, the leader of the first group is killed. It is restarted later.
+//! Kills the leader of the first group half-way through a demonstration, and restarts it later.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,8 @@ pub(super) struct Crash {
     pub(super) killed: u64,
     /// Time just before the restart.
     pub(super) restarted: u64,
-    /// Time at which the client counted on the process again, which means that it had caught up. 0 until then.
+    /// Time at which the client counted the process for flow control again, which means that the process had caught up.
+    /// 0 until then.
     pub(super) back: u64,
 }
 
@@ -48,7 +49,7 @@ impl LeaderKill<'_> {
         self.nodes.restart(crash.process)
     }
 
-    /// Returns whether the process is back, if it was restarted.
+    /// Returns whether the killed process is back. Returns `true` if none was killed.
     pub(super) fn is_back<F: FabricDiagnostics>(&mut self, client: &Client<F>) -> bool {
         match &mut self.crash {
             Some(crash) if crash.restarted > 0 && crash.back == 0 => {

@@ -14,9 +14,9 @@ use super::{Scene, TIMEOUT};
 
 /// Number of messages that are sent one at a time, to measure their latency.
 const ALONE: usize = 1000;
-/// Number of these that are warm-up, if there are enough messages.
+/// Number of messages among those sent alone that are warm-up, if there are enough messages.
 const WARM_UP: usize = 100;
-/// Time between messages while a process is missing.
+/// Time between messages while the killed process is not back.
 const PACE: Duration = Duration::from_millis(1);
 /// Number of rounds between two checks of the other processes.
 const ROUNDS_PER_LOOK: u32 = 256;
@@ -33,7 +33,7 @@ pub(super) struct Sent {
     pub(super) counts: Counts,
     /// The provider that carried the client's data, if it is chosen at start.
     pub(super) carrier: Option<String>,
-    /// Troubles of the fabric that the user should know.
+    /// Errors of the fabric that the user should know.
     pub(super) troubles: Vec<String>,
     /// The process that was killed.
     pub(super) crash: Option<Crash>,
@@ -97,7 +97,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         let ended = now_ns();
         self.own.recorder.complete().map_err(|error| self.own.unwritten(&error))?;
         if let Some(unfinished) = self.own.client.fabric_mut().finish() {
-            return Err(Failure::run(unfinished, "--pcap", "make room on the disk, or leave it out"));
+            return Err(Failure::run(unfinished, "--pcap", "make room on the disk, or leave out --pcap"));
         }
         let warm_up = if alone >= 2 * WARM_UP { WARM_UP } else { 0 };
         Ok(Sent {
@@ -113,9 +113,9 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         })
     }
 
-    /// Does what is due before message `n` of `all`. Half-way, the leader is killed, and it is restarted later. The
-    /// messages after that are sent slowly until it is back, so that it rejoins under load. The last tenth waits for
-    /// it.
+    /// Takes the action that is due before message `n` of `all`: kills the leader half-way, and restarts it after three
+    /// quarters. From the restart until the process is back, messages are sent slowly, so that it rejoins under load.
+    /// The last tenth of the messages waits until it is back.
     fn play(&mut self, n: usize, all: usize) -> Result<(), Failure> {
         let Some(leader_kill) = &mut self.leader_kill else { return Ok(()) };
         if n == all / 2 {
@@ -165,12 +165,12 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         let gone = absent(self.scene.plan, &self.own.client, &all);
         let gone = if gone.is_empty() { String::new() } else { format!("; not there: {}", gone.join(", ")) };
         let what = format_args!("no delivery for {TIMEOUT:?}, {} are outstanding{gone}", self.own.client.outstanding());
-        Failure::run(what, "stentor demo", "give it more processors, or report this as a bug")
+        Failure::run(what, "stentor demo", "give the demonstration more processors, or report this as a bug")
     }
 }
 
-/// Returns the messages after which members must report their deliveries at once, because no later message would make
-/// them.
+/// Returns the last message of each group. After it, members must report their deliveries at once, because no later
+/// message causes a report.
 fn last_of_each_group(sets: &[Vec<GroupId>]) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let last = sets.iter().enumerate().rev().filter(|(_, to)| to.iter().any(|group| seen.insert(*group)));

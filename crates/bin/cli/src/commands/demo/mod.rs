@@ -34,7 +34,7 @@ use text::Text;
 
 /// Longest time for processes to find each other, and longest time without a delivery, if each process has a processor.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest factor to that time on a host with fewer processors than processes.
+/// Largest factor by which that time is longer on a host with fewer processors than processes.
 const MOST_CROWDED: u32 = 8;
 
 /// Returns the longest time for this number of processes on this host.
@@ -52,8 +52,8 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
         live::refuse_traffic(Captures::from(&args.network).asked(), "stentor demo")?;
     }
     if args.switch && args.fabric != DemoFabric::Roce {
-        let what = "a software switch makes copies of RoCEv2's packets only";
-        return Err(Failure::usage(what, "stentor demo", "give it with --fabric roce, or leave out --switch"));
+        let what = "a software switch copies packets of RoCEv2 only";
+        return Err(Failure::usage(what, "stentor demo", "use --switch with --fabric roce, or leave it out"));
     }
     if args.neb {
         return neb::run(args, output);

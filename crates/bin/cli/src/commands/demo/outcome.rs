@@ -22,7 +22,7 @@ struct Times {
 pub(super) struct Outcome {
     /// Number of deliveries, by process.
     pub(super) deliveries: Vec<u64>,
-    /// Number of leader changes until everything was delivered.
+    /// Number of leader changes until all messages were delivered.
     pub(super) leader_changes: u64,
     /// Time from the kill to the next leader's first delivery, and from the restart until the process was back. In
     /// nanoseconds.
@@ -30,10 +30,10 @@ pub(super) struct Outcome {
     /// Time from the kill to the first delivery, in the group that lost its leader, of a message that was multicast
     /// after the kill. In nanoseconds.
     pub(super) failover: Option<u64>,
-    /// Times from the multicast to the last delivery, one message at a time.
+    /// Times from the multicast to the last delivery, of the messages that were sent one at a time.
     pub(super) latency: Latency,
-    /// Rate of the windowed messages, from the first multicast to the last delivery. If there are none, of those that
-    /// were alone.
+    /// Rate of the windowed messages, from the first multicast to the last delivery. If there are none, the rate of the
+    /// messages that were sent one at a time.
     pub(super) rate: Rate,
 }
 
@@ -119,7 +119,8 @@ impl Times {
     }
 }
 
-/// Returns the time from the kill to the first delivery, in the first group, of a message that was multicast after it.
+/// Returns the time from the kill to the first delivery, in the first group, of a message that was multicast after the
+/// kill.
 fn failover(times: &[Times], killed: u64) -> Option<u64> {
     let after = times.iter().filter(|times| times.multicast.is_some_and(|t| t > killed));
     after.filter_map(|times| times.first_there).min().map(|first| first.saturating_sub(killed))

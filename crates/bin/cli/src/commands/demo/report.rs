@@ -46,8 +46,8 @@ pub(super) struct DemoReport {
     input: String,
     /// The fabric.
     fabric: &'static str,
-    /// The provider that carried the messages, if it is chosen at start. Processes with another one would have been
-    /// refused.
+    /// The provider that carried the messages, if it is chosen at start. It is the same for all processes, because
+    /// processes with different providers cannot connect.
     carrier: Option<String>,
     groups: usize,
     replicas: usize,
@@ -66,7 +66,7 @@ pub(super) struct DemoReport {
     switch: Option<Switched>,
 }
 
-/// Properties about leader changes and restarted processes. They cannot be checked in a run without any.
+/// Properties about leader changes and restarted processes. A run without such events does not check them.
 const OF_FAILURES: [&str; 2] = ["M10", "M11"];
 
 fn is_good(property: &str, verdict: &str, killed: bool) -> bool {
@@ -211,7 +211,7 @@ impl Human for DemoReport {
             let inputs = format!("{} inputs of peers were refused", self.rejected);
             let _ = match &self.killed {
                 Some(_) => {
-                    writeln!(text, "\n{inputs}: a peer wrote them after this process had stopped counting on it")
+                    writeln!(text, "\n{inputs}: a peer wrote them after this process had replaced the connection")
                 }
                 None => writeln!(text, "{}: {inputs}", style.bad("failed")),
             };

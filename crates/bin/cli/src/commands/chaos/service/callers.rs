@@ -25,9 +25,9 @@ use crate::commands::chaos::scene::Scene;
 const JOINING_MS: u64 = 60_000;
 /// Time within which a client must end.
 const ENDING: Duration = Duration::from_secs(20);
-/// Time that a client has to kill itself before the conductor kills it.
+/// Time after which the conductor kills a client that has not killed itself.
 const TRAPPED: Duration = Duration::from_millis(150);
-/// Number of threads of a client. Together they call at the rate of one client.
+/// Number of threads of a client. They share the rate of the client.
 const LANES: u64 = 3;
 
 /// The clients of a run.
@@ -58,13 +58,13 @@ struct Caller {
     drains: bool,
     /// Time of the restart, if the client was killed.
     again: Option<u64>,
-    /// Calls that were not answered yet, with the groups and the time of each call.
+    /// Calls without an outcome, with the groups and the time of each call.
     open: BTreeMap<u64, (Vec<usize>, u64)>,
     begun: u64,
     ended: u64,
 }
 
-/// A growing file of records, at the end that was read.
+/// A growing file of records, positioned behind the bytes that were read, and the incomplete last line.
 struct Records {
     file: File,
     rest: Vec<u8>,
@@ -91,7 +91,7 @@ pub(super) fn journal(scene: &Scene, number: u64, life: u32) -> PathBuf {
 }
 
 impl<'a> Callers<'a> {
-    /// Starts the clients. Dropping this kills them.
+    /// Starts the clients. Dropping the result kills them.
     pub(in crate::commands::chaos) fn start(scene: &'a Scene, args: &args::Chaos, seed: u64) -> Result<Self, Failure> {
         let pause_us = 1_000_000 * u64::from(args.clients) * LANES / u64::from(args.rate);
         let callers = Callers { scene, seed, pause_us, clock: RunClock::default(), state: RefCell::default() };
@@ -179,7 +179,7 @@ impl<'a> Callers<'a> {
         if let Some(status) = caller.process.gone() {
             let said = caller.process.said(self.scene);
             let said = said.last().map_or("nothing", String::as_str);
-            let what = format_args!("`{}` ended ({status}); it said: {said}", caller.process.name);
+            let what = format_args!("`{}` ended unexpectedly ({status}); its last output: {said}", caller.process.name);
             return Err(Failure::run(what, self.scene.path().display(), "report this as a bug, with that directory"));
         }
         if !caller.joined && now.saturating_sub(caller.since) > JOINING_MS {
@@ -222,7 +222,7 @@ impl Clients for Callers<'_> {
     }
 
     fn count_on(&self, _: usize) -> bool {
-        // The library's clients do not report it.
+        // The library's clients do not report which members they count.
         true
     }
 
@@ -258,7 +258,7 @@ impl Clients for Callers<'_> {
         }
         let killed = caller.process.kill();
         killed.map_err(|error| broken(&caller.process.name, "cannot kill", &error))?;
-        // Its open calls wait for its next process.
+        // The next process of the client resolves its open calls.
         caller.open.clear();
         (caller.records, caller.joined, caller.again) = (None, false, Some(now + ms));
         Ok(true)

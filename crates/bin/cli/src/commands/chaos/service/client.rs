@@ -24,7 +24,7 @@ use super::ProcessSpec;
 use super::machine::{LEASES, REGISTERS, session_text};
 use super::records::{CallKind, ClientRecord, How, Journal, Place, read};
 
-/// Number of threads that call.
+/// Number of threads that make calls.
 const LANES: u64 = 3;
 /// The time within which a call ends.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -34,7 +34,7 @@ const CONNECTING: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Number of times that the client asks for the unknown outcome of a call.
 const ATTEMPTS: usize = 3;
-/// Time in which outstanding notifications arrive.
+/// Time for which the client waits at the end for outstanding notifications.
 const LATE_NOTES: Duration = Duration::from_millis(1500);
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(10);
@@ -253,7 +253,7 @@ impl Shared {
         Ok((call, operation))
     }
 
-    /// Calls a command. If `with_ticket` is set, its ticket is recorded before the command is sent.
+    /// Calls a command. If `with_ticket` is set, the ticket of the command is recorded before the command is sent.
     fn command(&self, to: &[Group], operation: &str, with_ticket: bool) -> Result<(), Failure> {
         let (call, operation) = self.begin(to, CallKind::Command, operation, None)?;
         let pending = if with_ticket {
@@ -276,8 +276,8 @@ impl Shared {
         self.end(call, ended)
     }
 
-    /// Kills this process with SIGKILL if the conductor has requested it. `call` determines the delay after the
-    /// command.
+    /// Kills this process with SIGKILL if the conductor has requested that. `call` determines the delay between the
+    /// command and the kill.
     fn fall_into_trap(&self, call: u64) {
         if self.trap.exists() {
             std::thread::sleep(Duration::from_micros(call % 8 * FALL_US));

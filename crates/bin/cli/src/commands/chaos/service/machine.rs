@@ -52,7 +52,7 @@ pub(super) struct Registers {
     watchers: BTreeSet<String>,
 }
 
-/// The effects of a command besides its change of the value.
+/// The effects of a command in addition to the change of the value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Effects {
     pub(super) reply: String,
@@ -175,8 +175,8 @@ impl Served {
 
     fn write(&mut self, record: &MemberRecord) {
         if let Err(error) = self.journal.write(record) {
-            // A member that cannot record its inputs proves nothing.
-            eprintln!("error: cannot write what was applied: {error}");
+            // Without complete records of its members, a run cannot be judged.
+            eprintln!("error: cannot record an applied command: {error}");
             std::process::abort();
         }
     }

@@ -32,7 +32,7 @@ pub(super) use node::NodeSpec;
 /// The specification of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ProcessSpec {
-    /// The process that started it. It ends when that one ends.
+    /// Pid of the process that started this one. This process is killed when that one ends.
     parent: i32,
     config: PathBuf,
     sockets: PathBuf,

@@ -65,7 +65,7 @@ pub(super) fn run(process: &ProcessSpec, spec: &NodeSpec) -> Result<Verdict, Fai
     }
     match node.stop() {
         Ok(_) if interrupt.came() || stop.is_stopped() => Ok(Verdict::Good),
-        Ok(_) => Err(Failure::run("it has ended, and was not told to", &spec.name, "report this as a bug")),
+        Ok(_) => Err(Failure::run("the node ended without a request to stop", &spec.name, "report this as a bug")),
         Err(error) => Err(Failure::run(error.what(), &spec.name, error.remedy())),
     }
 }

@@ -1,7 +1,7 @@
 //! The records of the processes of a service: one JSON document per line, each written before the next step. A process
 //! that is killed therefore loses only an incomplete last line.
 //!
-//! Times are those of the host's monotonic clock, in nanoseconds. All processes share that clock, and no fault touches
+//! Times are those of the host's monotonic clock, in nanoseconds. All processes share that clock, and no fault changes
 //! it.
 
 use std::fs::{File, OpenOptions};
@@ -98,7 +98,7 @@ pub(super) enum ClientRecord {
     Note { at: u64, group: u16, place: Place },
     /// Notifications were lost.
     Missed { at: u64, group: u16, count: u64 },
-    /// All notifications that have arrived are recorded above.
+    /// The client ended. Earlier records contain all notifications that had arrived.
     Closed { at: u64 },
 }
 
@@ -119,7 +119,7 @@ impl Journal {
     /// Writes a record at once.
     ///
     /// # Errors
-    /// The error of the system.
+    /// Returns the error of the system.
     pub(super) fn write(&mut self, record: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
@@ -142,5 +142,5 @@ pub(super) fn read<R: DeserializeOwned>(path: &Path) -> Result<Vec<R>, Failure> 
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::system("cannot read what a process recorded", error, path.display(), "report this as a bug")
+    Failure::system("cannot read the records of a process", error, path.display(), "report this as a bug")
 }

@@ -32,9 +32,9 @@ const LIAR: u16 = 3;
 const VICTIMS: [u16; 2] = [2, 4];
 const PAYLOAD_BYTES: usize = 4096;
 const WINDOW: u32 = 16;
-/// Longest time without a report before the demonstration is given up.
+/// Longest time without a report before the demonstration fails.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Number of lines, unless the user chose another.
+/// Number of lines that are broadcast, unless the user chose another number.
 const LINES: u64 = 400;
 
 /// An equivocation, as a process reported it.
@@ -47,7 +47,7 @@ struct Evidence {
     ours: String,
     other: String,
     witness: String,
-    /// `true` if the sender has signed both.
+    /// `true` if the sender has signed both payloads.
     proven: bool,
 }
 
@@ -206,7 +206,7 @@ fn start(specs: &[WorkerSpec]) -> Result<Cast, Failure> {
 }
 
 /// Waits until every correct process is done and, if the liar must be caught, a process has evidence. Then ends the
-/// processes and judges.
+/// processes and judges their histories.
 fn conduct(
     cast: &mut Cast,
     specs: &[WorkerSpec],
@@ -221,7 +221,7 @@ fn conduct(
         check()?;
         match cast.said.recv_timeout(Duration::from_millis(100)) {
             Ok((_, Said::Done)) => (done, since) = (done + 1, Instant::now()),
-            // All report the same provider, because processes with different ones would not have connected.
+            // All processes report the same provider, because processes with different providers cannot connect.
             Ok((_, Said::Carried { by })) => carrier = Some(by),
             Ok((by, said)) => evidence.extend(reported(by, &said)),
             Err(RecvTimeoutError::Timeout) if since.elapsed() < PATIENCE => gone(cast)?,
@@ -262,7 +262,7 @@ fn conduct(
     Ok(shown)
 }
 
-/// Returns whether a process must get evidence. A liar that sends two values and also answers is caught.
+/// Returns whether some process must get evidence: the liar sends two values, and it also answers.
 fn is_caught(lies: &[String]) -> bool {
     let tells = |name: &str| lies.iter().any(|lie| lie == name);
     tells("two-values") && !tells("silent")
@@ -271,8 +271,7 @@ fn is_caught(lies: &[String]) -> bool {
 fn gone(cast: &mut Cast) -> Result<(), Failure> {
     for (process, child) in cast.children.iter_mut().enumerate() {
         if let Ok(Some(status)) = child.try_wait() {
-            let what =
-                format!("{} ended before it was told to ({status}); see what it said above", name(process as u16));
+            let what = format!("{} ended unexpectedly ({status}); its output is above", name(process as u16));
             return Err(Failure::run(what, "stentor demo --neb", "`stentor doctor` says what this machine can do"));
         }
     }

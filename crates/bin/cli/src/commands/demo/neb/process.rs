@@ -54,8 +54,8 @@ pub(crate) struct WorkerSpec {
     pub(crate) carrier: Carrier,
 }
 
-/// The fabric of processes on one host. It contains the name of the key's file and not the key, because every user can
-/// see the arguments of a process.
+/// The fabric of processes on one host. The key is in a file whose name is given here, because every user can see the
+/// arguments of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Carrier {
     /// Shared memory.
@@ -67,7 +67,7 @@ pub(crate) enum Carrier {
         key: PathBuf,
         /// The capture of packets, and the faults of the network.
         traffic: Network,
-        /// Address of a switch from which sets are requested.
+        /// Address of the switch at which fan-out sets are requested.
         switch: Option<SocketAddr>,
     },
     /// The RDMA device of the host.
@@ -96,7 +96,7 @@ pub(crate) enum Said {
     Carried { by: String },
     /// An equivocation.
     Evidence { sender: u16, index: u64, ours: String, other: String, witness: u16, proven: bool },
-    /// All broadcasts of correct processes were delivered here.
+    /// The process has delivered all broadcasts of correct processes.
     Done,
     /// The last report.
     Summary {
@@ -120,13 +120,13 @@ impl Said {
     }
 }
 
-/// Returns the addresses of the processes of one host, which differ.
+/// Returns a different loopback address for each process.
 fn addresses(network: u8, processes: usize) -> Vec<Option<SocketAddr>> {
     let address = |n| Some(SocketAddr::new(Ipv4Addr::new(127, network, 0, n).into(), PORT));
     (1..=processes as u8).map(address).collect()
 }
 
-/// Returns the parameters with which a process meets the others. Its key is in a file.
+/// Returns the parameters with which a process connects to the others. `key` is the file of the key.
 fn net(me: ProcessId, addresses: Vec<Option<SocketAddr>>, key: &Path) -> Result<NetConfig, Failure> {
     let key = KeySource::File(key.to_owned()).read(Path::new("")).map_err(failed)?;
     Ok(NetConfig::new(CLUSTER, me, addresses).key(key))
@@ -154,7 +154,7 @@ fn failed(what: impl std::fmt::Display) -> Failure {
     Failure::run(what, "neb process", "`stentor doctor` says what this machine can do")
 }
 
-/// Returns the keys of one run on one host. They protect nothing, but show how evidence is made.
+/// Returns the signing keys of a process. They are fixed and protect nothing, but show how evidence is made.
 fn authority(me: ProcessId) -> Result<Authority, Failure> {
     let secret = |process: u16| [process as u8 + 1; 32];
     let public: Vec<_> = (0..PROCESSES as u16).map(|process| Authority::public_of(&secret(process))).collect();
@@ -225,7 +225,7 @@ fn take_part<F: Fabric>(fabric: F, spec: WorkerSpec) -> Result<Verdict, Failure>
 
 fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
     let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
-    // Its choices come from a xorshift generator of George Marsaglia with a fixed seed.
+    // The liar's choices come from a xorshift generator of George Marsaglia with a fixed seed.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut chance = move || {
         state ^= state << 13;

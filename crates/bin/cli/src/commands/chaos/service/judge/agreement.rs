@@ -40,7 +40,7 @@ pub(super) fn agreed(evidence: &Evidence) -> Result<Agreed, String> {
     for (life, runs) in &lives {
         let order = &mut agreed.groups[usize::from(life.group)].places;
         for run in runs {
-            // A process that is killed may have recorded only a part of its last place.
+            // A process that is killed may have recorded only a part of the inputs at its last place.
             let last = run.keys().next_back();
             for (index, told) in run.iter().filter(|(index, _)| Some(*index) != last) {
                 merge(order, *index, told, life)?;
@@ -94,7 +94,7 @@ fn merge(order: &mut Run, index: u64, told: &(Place, Events), life: &MemberLife)
 }
 
 fn differs(index: u64, told: &(Place, Events), other: &(Place, Events), life: &MemberLife) -> String {
-    format!("place {index} of group {}: `{}` has {told:?}, and another member {other:?}", life.group, life.name)
+    format!("place {index} of group {}: `{}` has {told:?}, and another member has {other:?}", life.group, life.name)
 }
 
 fn has_no_gap(run: &Run, order: &Run, life: &MemberLife) -> Result<(), String> {
@@ -146,7 +146,7 @@ fn replay(value: &mut Registers, time: u64, told: &Told) -> Result<Vec<String>, 
             Ok(effects.notified)
         }
         Told::Timer(lease) => {
-            // The copy fires all timers that are due at `time`. If this timer is due, it therefore changes nothing more.
+            // The copy fires all timers that are due at `time`. If this timer was due, firing it again changes nothing.
             let mut on_time = value.clone();
             on_time.expire(time);
             let mut again = on_time.clone();
@@ -187,7 +187,7 @@ pub(super) fn once(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCou
     }
     let strays = agreed.groups.iter().flat_map(|group| group.commands.keys());
     let stray = strays.into_iter().find(|token| !known.contains_key(token));
-    stray.map_or(Ok(()), |token| Err(format!("a command was applied that nobody called: {token}")))
+    stray.map_or(Ok(()), |token| Err(format!("a command was applied that no client called: {token}")))
 }
 
 fn tell(called: &Called, place: Option<(u64, u16)>, counts: &mut ServiceCounts) -> Result<(), String> {

@@ -38,7 +38,7 @@ pub(in crate::commands::chaos::service) struct Called {
     pub(super) kind: CallKind,
     pub(super) operation: String,
     pub(super) after: Option<Place>,
-    /// Time and outcome of the end.
+    /// Time at which the outcome was recorded, and the outcome.
     pub(super) end: Option<(u64, How)>,
     pub(super) later: bool,
 }

@@ -4,12 +4,12 @@
 //!   groups, or in none. A command that was answered is applied; one that was reported as not applied is in no order.
 //! - V2: the calls of all clients have one serial order. Groups are linearizable, sessions are respected, `Leader`
 //!   reads miss nothing, and `After` and `Local` reads show a prefix.
-//! - V3: the ordered time rises along the order, is that of the commands within the bound of clocks, and timers fire by
-//!   it.
+//! - V3: the ordered time rises along the order. A command's ordered time lies between its call and its answer, within
+//!   the bound of clocks. Timers fire by the ordered time.
 //! - V4: no notification is lost unless it is reported as missed.
 //!
-//! The members' records contain the place of each call with an unknown outcome. An order that shows V2 is therefore
-//! known, and the search of `stentor_checker` is needed only if that order fails.
+//! The members' records contain the place of every command that was applied, even if its client does not know the
+//! outcome. The judge therefore tries that order first for V2, and lets `stentor_checker` search only if it fails.
 
 mod agreement;
 mod calls;
@@ -37,7 +37,7 @@ pub(super) use evidence::Evidence;
 pub(in crate::commands::chaos) struct ServiceCounts {
     /// Number of applied commands, each counted once for all its groups.
     commands: u64,
-    /// Number of these that went to several groups.
+    /// Number of applied commands that went to several groups.
     wide: u64,
     /// Number of answered reads, by consistency level.
     reads: BTreeMap<&'static str, u64>,
@@ -54,8 +54,9 @@ pub(in crate::commands::chaos) struct ServiceCounts {
     latest_timer_ms: u64,
     notified: u64,
     missed: u64,
-    /// Largest distance of the ordered time before the beginning of a call, and after its end, in microseconds.
+    /// Largest time by which the ordered time of a call precedes the beginning of the call, in microseconds.
     time_behind_us: u64,
+    /// Largest time by which the ordered time of a call exceeds the end of the call, in microseconds.
     time_ahead_us: u64,
 }
 
@@ -67,7 +68,7 @@ impl ServiceCounts {
             "commands    {} applied, {} of them in several groups; {} not applied, {} unknown of which {} are applied, {} resolved by a later process\n\
              reads       {}\n\
              timers      {}, up to {} ms late; times up to {} µs behind and {} µs ahead\n\
-             notified    {}, {} told as missed\n",
+             notified    {}, {} reported as missed\n",
             self.commands,
             self.wide,
             self.not_applied,
@@ -85,7 +86,7 @@ impl ServiceCounts {
     }
 }
 
-/// The result.
+/// The verdicts on a run, with the counter-example and the counts.
 pub(in crate::commands::chaos) struct Judged {
     pub(in crate::commands::chaos) verdicts: Verdicts,
     pub(in crate::commands::chaos) example: Option<String>,

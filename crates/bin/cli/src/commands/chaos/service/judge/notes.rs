@@ -4,17 +4,17 @@ use super::agreement::Agreed;
 use super::evidence::ClientLife;
 use super::{CallKind, ClientRecord, Evidence, How, ServiceCounts};
 
-/// Follows the notifications of each group to each process of a client.
+/// Checks the notifications of each group to each process of each client.
 ///
-/// Only notifications after the answer to the process's own `watch` count. Before it, a resumed session may receive
-/// those for the previous process.
+/// Only notifications after the answer to the process's `watch` count. Before that answer, a process that resumes a
+/// session may receive notifications that were meant for the previous process.
 pub(super) fn told(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<(), String> {
     let last =
         |life: &ClientLife| !evidence.clients.iter().any(|other| other.client == life.client && other.life > life.life);
     for life in &evidence.clients {
         let closed = life.records.iter().any(|record| matches!(record, ClientRecord::Closed { .. }));
         if last(life) && !closed && evidence.complete {
-            return Err(format!("client {} has not ended in order", life.client));
+            return Err(format!("client {} ended without closing its records", life.client));
         }
         for group in 0..evidence.groups {
             let Some(from) = watched(evidence, life, group) else { continue };
@@ -69,7 +69,8 @@ fn follow(
                     continue;
                 }
                 let at = sent[passed..].iter().position(|index| *index == place.index);
-                let lost = at.ok_or_else(|| format!("{place:?} came, and was sent earlier, twice or not at all"))?;
+                let lost =
+                    at.ok_or_else(|| format!("{place:?} was received, but it was sent earlier, twice or not at all"))?;
                 check(lost as u64, missed, is_first).map_err(|why| format!("before {place:?} {why}"))?;
                 passed += lost + 1;
                 (missed, is_first) = (0, false);
@@ -85,10 +86,11 @@ fn follow(
     Ok(())
 }
 
-/// Notifications that were missed before the first received one may have been sent before the `watch`.
+/// Compares the number of notifications that did not arrive with the number reported as missed. Before the first
+/// received notification, more may be reported, because some may have been sent before the `watch`.
 fn check(lost: u64, missed: u64, is_first: bool) -> Result<(), String> {
     if lost == missed || (is_first && lost < missed) {
         return Ok(());
     }
-    Err(format!("{lost} notifications did not come, and {missed} were told as missed"))
+    Err(format!("{lost} notifications did not arrive, and {missed} were reported as missed"))
 }

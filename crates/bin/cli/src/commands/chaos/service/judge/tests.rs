@@ -7,7 +7,8 @@ use crate::commands::chaos::service::records::Place;
 const MS: u64 = 1_000_000;
 const SESSION: &str = "00000000000000000000000000000007";
 
-/// A run of one client and two groups with two members each. It does one thing after the other, one per millisecond.
+/// A run of one client and two groups with two members each. Its events happen one after the other, one per
+/// millisecond.
 #[derive(Default)]
 struct World {
     now: u64,
@@ -133,7 +134,7 @@ fn verdicts(evidence: &Evidence) -> (Vec<&'static str>, String) {
     (violated.collect(), judged.example.unwrap_or_default())
 }
 
-/// Changes a correct run, and expects these violations.
+/// Changes a correct run, and expects the judge to find these violations.
 fn wrong(change: impl FnOnce(&mut Evidence), expected: &[&str], text: &str) {
     let mut evidence = right();
     change(&mut evidence);
@@ -263,8 +264,8 @@ fn lost_notification_must_be_reported() {
         records.splice(at..=at, told);
     };
     for which in [1, 5] {
-        wrong(|evidence| lose(evidence, which, None), &["V4"], "1 notifications did not come, and 0 were told");
-        wrong(|evidence| lose(evidence, which, Some(2)), &["V4"], "and 2 were told as missed");
+        wrong(|evidence| lose(evidence, which, None), &["V4"], "1 notifications did not arrive, and 0 were reported");
+        wrong(|evidence| lose(evidence, which, Some(2)), &["V4"], "and 2 were reported as missed");
         let mut told = right();
         lose(&mut told, which, Some(1));
         assert_eq!(verdicts(&told), (Vec::new(), String::new()));

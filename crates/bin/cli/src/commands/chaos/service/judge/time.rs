@@ -1,11 +1,11 @@
-//! V3: the ordered time follows the real time. Module `agreement`, which replays the order, checks that it rises and
-//! that timers fire by it.
+//! V3: the ordered time follows the real time. Module `agreement`, which replays the order, checks that the ordered
+//! time rises and that timers fire by it.
 
 use super::agreement::Agreed;
 use super::{CallKind, Evidence, How, ServiceCounts, Told};
 
-/// Allowance for times besides the bound of clocks, because a member reads its clocks between rounds of its loop. In
-/// nanoseconds.
+/// Allowance in nanoseconds, in addition to the bound of clocks, because a member reads its clocks between rounds of
+/// its loop.
 const SLACK: i128 = 50_000_000;
 
 /// Checks that a command is ordered between its call and its answer, and that no member applies a command of the
@@ -36,7 +36,7 @@ pub(super) fn real(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCou
         let ahead = i128::from(place.time) - wall(record.at);
         if ahead > most {
             return Err(format!(
-                "`{}` was told {:?} {} ms before its time",
+                "`{}` applied {:?} {} ms before its time",
                 member.name,
                 record.told,
                 ahead / 1_000_000
