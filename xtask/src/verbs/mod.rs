@@ -39,7 +39,7 @@ const DEMOS: Needs = Needs {
 pub(crate) const NEEDS: [&Needs; 3] = [&TESTED, &DEMOS, &speed::NEEDS];
 
 /// The doctor's text about the guest's only device: see `device.sh`.
-const TAKEN: &str = "it would take rxe0 port 1, GID 1 RoCE v2 10.0.0.1 on d0";
+const TAKEN: &str = "it would use rxe0 port 1, GID 1 RoCE v2 10.0.0.1 on d0";
 /// The doctor's text about the ordering that the device guarantees.
 const GRANTED: &str = "the bytes of a WRITE land in any order";
 /// The doctor's texts for a user who may not open the device, and for a user who may not lock memory: see `doctor.sh`.

@@ -23,8 +23,7 @@ struct FabricState {
     why: String,
 }
 
-/// Runs the command. The exit code is 1 only if `shm` does not work here, because a configuration can replace every
-/// other fabric.
+/// Runs the command. The exit code is 1 only if `shm` does not work here, because no cluster needs any other fabric.
 pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
     let findings = machine::findings();
     let fabrics = fabrics(&findings);
@@ -43,8 +42,7 @@ fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
     let ofi = takes(path, machine::ofi_would_take());
     let path = "libibverbs, by the queue pairs of an RDMA device; TCP at the address of each process";
     let verbs = takes(path, machine::verbs_would_take());
-    // Each process uses the port at its own address, which only its configuration names. Therefore any port is tried
-    // here.
+    // Each process uses port 4791 at its own address, which is not known here. The test therefore binds any port.
     let roce = match UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
         Ok(_) => (true, "a UDP socket was made here".to_owned()),
         Err(error) => (false, format!("no UDP socket can be made: {error}")),
@@ -60,7 +58,7 @@ fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
 fn shm(findings: &[Finding]) -> (bool, String) {
     let missing: Vec<_> = findings.iter().filter(|finding| finding.state == State::Missing).collect();
     if missing.is_empty() {
-        return (true, "a process of it was started here".to_owned());
+        return (true, "a process was started on it here".to_owned());
     }
     let why: Vec<_> = missing.iter().map(|finding| format!("{}: {}", finding.what, finding.detail)).collect();
     (false, why.join("; "))

@@ -1,5 +1,5 @@
-//! `stentor janitor`: a process that outlives another one, for whatever reason that ends, and removes the files that it
-//! leaves behind. Users do not call it.
+//! `stentor janitor`: a process that waits until another process ends, for whatever reason, and removes the files that
+//! the other one leaves behind. Users do not call it.
 
 use std::io::{Read, stdin};
 use std::path::Path;
@@ -10,9 +10,10 @@ use stentor_support::{Failure, Verdict};
 
 use crate::args::Janitor;
 
-/// Number of times that a tree is removed, and the pause after each. The processes in it end at the same time, and may
-/// still create a file.
+/// Number of times that a tree is removed. The processes that work in it end at the same time, and may still create a
+/// file.
 const TREE_TURNS: u32 = 5;
+/// Pause after each removal of a tree.
 const TREE_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) fn run(args: &Janitor) -> Result<Verdict, Failure> {
@@ -25,7 +26,7 @@ pub(super) fn run(args: &Janitor) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// Removes a directory unless a byte arrives. The end of the input without a byte means that the other process has
+/// Removes a directory unless a byte arrives on standard input. If the input ends without a byte, the other process has
 /// died.
 fn remove_unless_dismissed(tree: &Path) {
     if stdin().lock().read(&mut [0]).is_ok_and(|bytes| bytes > 0) {

@@ -82,8 +82,8 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
     }
 }
 
-/// Handles arguments that did not parse: help and version are printed, everything else is bad usage. `--json` is
-/// searched for by hand, because a user who asked for a document must get one.
+/// Handles arguments that did not parse: prints help or the version if they were asked for, or else reports bad usage.
+/// `--json` is searched for by hand, because a user who asked for a document must get one even then.
 fn refuse(error: &clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");

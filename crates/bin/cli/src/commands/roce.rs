@@ -1,4 +1,4 @@
-//! `stentor roce`: RoCEv2 in user space, with other implementations.
+//! `stentor roce`: RoCEv2 in user space, against other implementations.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -53,7 +53,7 @@ impl Human for Report {
         let Report { seconds, mbit_per_s, iterations, us_per_iteration, .. } = self;
         let _ = writeln!(text, "{total} bytes in {seconds:.2} seconds = {mbit_per_s:.2} Mbit/sec");
         let _ = writeln!(text, "{iterations} iters in {seconds:.2} seconds = {us_per_iteration:.2} usec/iter");
-        let _ = writeln!(text, "packets were taken from a {}", self.mode);
+        let _ = writeln!(text, "packets were received from a {}", self.mode);
         let Injected { lost, repeated, reordered, damaged } = self.injected;
         if lost + repeated + reordered + damaged > 0 {
             let _ =
@@ -104,9 +104,9 @@ fn report(args: &Pingpong, outcome: PingpongOutcome) -> Report {
         us_per_iteration: seconds * 1e6 / iterations,
         mbit_per_s: f64::from(args.size) * 2.0 * iterations * 8.0 / seconds / 1e6,
         mode: match outcome.mode {
-            Mode::Raw => "raw socket: the ICRC is checked whole",
-            Mode::PlainAnyId => "plain socket: the ICRC is checked but for the IPv4 identification",
-            Mode::Plain => "plain socket: the ICRC is checked whole",
+            Mode::Raw => "raw socket: the whole ICRC is checked",
+            Mode::PlainAnyId => "plain socket: the ICRC is checked except for the IPv4 identification",
+            Mode::Plain => "plain socket: the whole ICRC is checked",
         },
         injected: Injected { lost, repeated, reordered, damaged },
         counters: outcome.counters,

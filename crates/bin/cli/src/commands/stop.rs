@@ -27,7 +27,7 @@ struct Stopped {
 #[derive(Serialize)]
 struct Member {
     id: String,
-    /// `stopped`, `absent`, `running`, `silent`, `refused` or `elsewhere`.
+    /// State of the member: `stopped`, `absent`, `running`, `silent`, `refused` or `elsewhere`.
     state: &'static str,
     /// Process id, if the process is not where the configuration and the directory say, or does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ impl Human for Stopped {
     fn human(&self, _: Style) -> String {
         let tell = |member: &Member| match member.state {
             "absent" => "does not run on this host".to_owned(),
-            "running" => "was told to stop and still runs".to_owned(),
+            "running" => "was asked to stop and still runs".to_owned(),
             "silent" => silent(member.pid),
             "elsewhere" => "runs on this host".to_owned(),
             state => state.to_owned(),
@@ -123,7 +123,7 @@ fn end_elsewhere(
     }
     let ended = end(name, &|| Ok(found.paths()), until, interrupt)?;
     Ok(match ended.state {
-        // The process has no control socket, or its socket cannot be reached from here.
+        // The process holds its lock, but has no control socket, or its socket cannot be reached from here.
         "absent" => {
             let why = format!("{place}: nobody listens there; {}", found.kill());
             Member { pid, why: Some(why), ..Member::new(name, "elsewhere") }
@@ -156,8 +156,8 @@ fn end(
         // The process may have ended before it answered, which is checked next.
         Err(_) => {}
     }
-    // A process removes its sockets last. A socket that a killed process left may lie beside them, but no process
-    // listens on it.
+    // A process removes its sockets last. A socket that a killed process left may still exist, but no process listens
+    // on it.
     while paths()?.iter().any(|path| is_listened_to(path)) {
         interrupt.check()?;
         if Instant::now() >= until {

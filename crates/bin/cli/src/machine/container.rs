@@ -13,7 +13,7 @@ pub(super) fn limits() -> Finding {
     with_memory(finding(Path::new("/sys/fs/cgroup"), &groups), Room::here().quota)
 }
 
-/// Adds the memory limit of version 1, which has a separate tree for memory even if version 2 exists beside it.
+/// Adds the memory limit of control groups of version 1. They have a separate tree for memory, even beside version 2.
 fn with_memory(found: Finding, quota: Option<Quota>) -> Finding {
     let told = found.detail.contains("memory ");
     match quota.filter(|_| !told) {
@@ -25,7 +25,7 @@ fn with_memory(found: Finding, quota: Option<Quota>) -> Finding {
     }
 }
 
-const RAISE: &str = "nothing to do, unless a cluster does not fit: raise them where the container is started";
+const RAISE: &str = "nothing to do, unless a cluster does not fit: raise the limits where the container is started";
 
 fn finding(root: &Path, groups: &str) -> Finding {
     let what = "container limits";

@@ -14,7 +14,7 @@ use stentor_support::bytes;
 
 use super::Finding;
 
-/// Beginning of the remedies of this file. Other fabrics do not need libfabric.
+/// Beginning of the remedies of this file, because only the fabric `ofi` needs libfabric.
 const OTHERS: &str = "nothing to do on shm, roce, verbs and sim; for ofi";
 
 /// Returns findings about the library, and about each provider with its devices and their locations.
@@ -31,7 +31,7 @@ pub(super) fn findings() -> Vec<Finding> {
     std::iter::once(Finding::ok(what, detail)).chain(providers(library).iter().map(of)).collect()
 }
 
-/// Number of connections of a demonstration, with some to spare.
+/// Upper bound of the number of connections of a demonstration.
 const MANY: u64 = 64;
 
 /// Returns the space for files of providers on shared memory, if there is such a provider and a limit.
@@ -76,7 +76,7 @@ fn provider(info: &Info, all: &[ProviderDevice]) -> String {
     text
 }
 
-/// Returns the parameters of a process without a known address, beside another one.
+/// Returns the parameters of a process whose address is not known, in a cluster with a process at `other`.
 fn process(other: Ipv4Addr) -> NetConfig {
     NetConfig::new("", ProcessId(0), vec![None, Some(SocketAddr::new(other.into(), 1))])
 }
@@ -94,13 +94,13 @@ fn taken(net: &NetConfig, config: &OfiConfig) -> Result<String, StartError> {
 pub(crate) fn would_take() -> (bool, String) {
     let [within, between] =
         [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)].map(|other| taken(&process(other), &OfiConfig::default()));
-    let why = format!("the first that is there of {}; `provider` in [ofi] names others", ORDER.join(", "));
+    let why = format!("the first that exists of {}; `provider` in [ofi] names others", ORDER.join(", "));
     match (within, between) {
         (Ok(within), Ok(between)) => {
-            (true, format!("it would take {within} within this host, {between} between hosts ({why})"))
+            (true, format!("it would use {within} within this host, {between} between hosts ({why})"))
         }
-        (Ok(within), Err(error)) => (true, format!("it would take {within} within this host ({why}); else: {error}")),
-        (Err(error), Ok(between)) => (true, format!("it would take {between} between hosts ({why}); else: {error}")),
+        (Ok(within), Err(error)) => (true, format!("it would use {within} within this host ({why}); else: {error}")),
+        (Err(error), Ok(between)) => (true, format!("it would use {between} between hosts ({why}); else: {error}")),
         (Err(error), Err(_)) => (false, error.to_string()),
     }
 }
@@ -140,7 +140,7 @@ mod tests {
             Ok(_) => {
                 assert!(findings[1..].iter().all(|finding| finding.detail.contains("messages")), "{findings:?}");
                 let (is_there, why) = would_take();
-                assert!(is_there && why.starts_with("it would take "), "{why}");
+                assert!(is_there && why.starts_with("it would use "), "{why}");
             }
             Err(error) => assert_eq!((findings.len(), would_take()), (1, (false, error.to_string()))),
         }

@@ -20,7 +20,7 @@ pub(super) fn count() -> Finding {
 
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Checks the clock, which is read for every latency and must not need a system call.
+/// Checks the clock. It is read for every latency, so reading it must not need a system call.
 pub(super) fn clock() -> Finding {
     let what = "clock source";
     let cost = clock_read_ns();

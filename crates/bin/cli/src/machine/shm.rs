@@ -18,10 +18,10 @@ pub(super) fn finding() -> Finding {
     inspect(&runtime_directory())
 }
 
-/// Larger than a page.
+/// Size of the region that the test registers, larger than a page.
 const REGION_BYTES: u64 = 64 << 10;
 
-/// Starts the process of a separate cluster, registers memory, and ends it.
+/// Starts a process of a cluster that only this test uses, registers memory, and ends the process.
 fn inspect(directory: &Path) -> Finding {
     let what = "shared-memory process";
     let shown = directory.display();

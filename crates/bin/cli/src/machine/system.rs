@@ -23,11 +23,11 @@ pub(super) fn futex() -> Finding {
     }
 }
 
-/// Generous estimate for 16 groups of 5 with 16 clients: a socket and an event descriptor for each peer, and the
-/// descriptors of regions while they are handed over.
+/// Number of open files that suffices for 16 groups of 5 with 16 clients, a generous estimate: a socket and an event
+/// descriptor for each peer, and the descriptors of regions while they are passed on.
 const OPEN_FILES: u64 = 1024;
 
-/// Less than the number of files that a member of the smallest cluster has open.
+/// Number of open files with which no member of any cluster starts.
 const FEW_FILES: u64 = 24;
 
 pub(super) fn open_files() -> Finding {
@@ -41,7 +41,8 @@ pub(super) fn open_files() -> Finding {
     }
 }
 
-/// Returns the finding about a limit, of which `enough` is enough. `few` describes the consequence of a lower one.
+/// Returns the finding about a limit. A limit of `enough` or more is good; `few` describes the consequence of a lower
+/// one.
 fn limit(
     what: &'static str,
     most: Option<u64>,
@@ -57,17 +58,18 @@ fn limit(
     }
 }
 
-/// Memory of a small cluster's process, and a history of some length, in bytes.
+/// Size of a file that suffices for the memory of a small cluster's process and for a short history, in bytes.
 const FILE_BYTES: u64 = 64 << 20;
 
 /// Checks the limit of file sizes, which applies to shared memory as well.
 pub(super) fn file_sizes() -> Finding {
-    let few = ": regions of shared memory, histories and captures are no longer than that";
+    let few = ": no region of shared memory, history or capture can be longer";
     let remedy = "ulimit -f unlimited, or raise `fsize` in /etc/security/limits.conf".to_owned();
     limit("file sizes limit", getrlimit(Resource::Fsize).current, FILE_BYTES, bytes, few, remedy)
 }
 
-/// Estimate for a demonstration with 16 groups of 5: a process, its janitor and their threads for each member.
+/// Number of processes and threads of a demonstration with 16 groups of 5, an estimate: for each member a process, its
+/// janitor, and their threads.
 const PROCESSES: u64 = 1024;
 
 pub(super) fn processes() -> Finding {

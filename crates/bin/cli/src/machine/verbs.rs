@@ -8,7 +8,7 @@ use stentor_support::{bytes, rdma_choice};
 
 use super::Finding;
 
-/// Beginning of the remedies of this file. Other fabrics do not need RDMA.
+/// Beginning of the remedies of this file, because the other fabrics need no RDMA device.
 const OTHERS: &str = "nothing to do on shm, roce and sim; for RDMA devices";
 
 /// Modules for access by processes, then drivers in software over Ethernet, then drivers of cards.
@@ -53,13 +53,13 @@ pub(crate) fn would_take() -> (bool, String) {
     });
     match tried {
         Ok((Choice { device, port, gid, why }, granted)) => {
-            (true, format!("it would take {device} port {port}, {gid} ({why}); {}", grants(granted)))
+            (true, format!("it would use {device} port {port}, {gid} ({why}); {}", grants(granted)))
         }
         Err(error) => (false, error),
     }
 }
 
-/// Creates queue pairs and memory, because a process that sees a device may not be allowed to use it.
+/// Creates queue pairs and registers memory, because a process may see a device without being allowed to use it.
 fn granted(device: &str) -> Result<Granted, String> {
     let verbs = Verbs::load().map_err(|error| error.to_string())?;
     let context = Context::open(verbs, device).map_err(|error| error.to_string())?;
@@ -85,7 +85,8 @@ fn library() -> Finding {
     }
 }
 
-/// Checks modules. A module that is compiled into the kernel has no directory, but has created that of its class.
+/// Checks the kernel's modules. A module that is compiled into the kernel has no directory of its own, but the
+/// directory of its device class exists.
 fn modules(root: &Path) -> Finding {
     let what = "RDMA modules";
     let is_loaded = |name: &&str| root.join("module").join(name).is_dir();
@@ -129,7 +130,7 @@ fn device_finding(
             );
             Finding::ok(what, format!("{detail}; {most}"))
         }
-        Err(error) => Finding::info(what, format!("{detail}; {error}"), format!("{OTHERS} as it says")),
+        Err(error) => Finding::info(what, format!("{detail}; {error}"), format!("{OTHERS} see the error")),
     }
 }
 

@@ -15,7 +15,7 @@ fn every_fabric_is_reported() {
     // The presence of libfabric or a device depends on the machine.
     assert_eq!(ofi["available"] == true, ofi["path"].is_string(), "{ofi}");
     let why = ofi["why"].as_str().unwrap();
-    assert!(why.starts_with(if ofi["available"] == true { "it would take " } else { "libfabric" }), "{why}");
+    assert!(why.starts_with(if ofi["available"] == true { "it would use " } else { "libfabric" }), "{why}");
     let verbs = &fabrics["verbs"];
     assert_eq!(verbs["available"] == true, verbs["path"].is_string(), "{verbs}");
     assert!(!verbs["why"].as_str().unwrap().is_empty());

@@ -265,7 +265,7 @@ fn invalid_broadcast_configurations_are_refused() {
     };
     refused(process(&scratch, &file, 1, &secrets[1]), "the secret key is not the one of process 0");
     refused(process(&scratch, &file, 9, &secrets[0]), "`g1.9` is no process of the broadcast");
-    refused(process(&scratch, &file, 1, &scratch.file("x", "abc")), "this is no secret key");
+    refused(process(&scratch, &file, 1, &scratch.file("x", "abc")), "the file has no secret key");
     let text = std::fs::read_to_string(&file).unwrap();
     let small = scratch.file("small.toml", &text.replace("[neb]\n", "[neb]\nfaults = 2\n"));
     let ran = run(["config", "check", small.to_str().unwrap()]);

@@ -220,7 +220,7 @@ fn removal_without_agreement_is_refused_and_changes_no_state() {
     refused(
         broadcast.remove("g1.1"),
         1,
-        &["`g1.4`, which would remain, cannot be reached", "all that remain must agree"],
+        &["`g1.4`, which would remain, cannot be reached", "all remaining processes must agree"],
     );
     broadcast.signal(1, Signal::STOP);
     refused(broadcast.remove("g1.4"), 1, &["`g1.2`, which would remain, does not answer"]);

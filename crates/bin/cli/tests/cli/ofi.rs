@@ -68,7 +68,7 @@ fn doctor_names_the_chosen_provider_and_the_reason() {
     let ofi = &document["fabrics"]["ofi"];
     assert_eq!(ofi["available"], true, "{ofi}");
     let why = ofi["why"].as_str().unwrap();
-    for words in ["it would take shm on ", " within this host, ", " between hosts (the first that is there of efa,"] {
+    for words in ["it would use shm on ", " within this host, ", " between hosts (the first that exists of efa,"] {
         assert!(why.contains(words), "{why}");
     }
 }

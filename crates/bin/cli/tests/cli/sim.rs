@@ -154,5 +154,5 @@ fn mutant_is_found_by_name_and_can_be_reproduced() {
     assert_eq!(again.document("sim")["properties"]["M6"], "violated");
     let ran = run(campaign);
     assert!(ran.stdout.contains(&format!("REPRODUCE WITH: stentor {line}\n")), "{}", ran.stdout);
-    run(["sim", "multicast", "--plant", "no-such"]).refused(&["no planted bug `no-such`", "--plants"]);
+    run(["sim", "multicast", "--plant", "no-such"]).refused(&["no mutant `no-such`", "--plants"]);
 }

@@ -67,9 +67,7 @@ impl Source {
         match self.filled.try_recv() {
             Ok(filled) => Some(filled),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => {
-                Some(Filled::Failed(io::Error::other("the thread that reads it has ended")))
-            }
+            Err(TryRecvError::Disconnected) => Some(Filled::Failed(io::Error::other("its thread has ended"))),
         }
     }
 

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::args;
 
-/// The text if the user names no input.
+/// The documents whose lines are the text if the user names no input.
 const DOCUMENTS: [&str; 7] = [
     include_str!("../../../../../../README.md"),
     include_str!("../../../../../../ARCHITECTURE.md"),
@@ -43,7 +43,7 @@ impl Text {
             None => documents(most),
         };
         if text.lines.is_empty() {
-            return Err(Failure::usage("there is no line in the input", &text.source, "name a text with some lines"));
+            return Err(Failure::usage("there is no line in the input", &text.source, "name a text that has lines"));
         }
         Ok(text)
     }
@@ -69,7 +69,7 @@ fn file(path: &Path, limit: usize, most: usize) -> Result<Vec<Vec<u8>>, Failure>
     while lines.len() < most {
         if (lines.len() >= MOST_LINES && most == usize::MAX) || bytes > MOST_BYTES {
             let what = format_args!("the input has more than {MOST_LINES} lines or {} MiB", MOST_BYTES >> 20);
-            return Err(Failure::usage(what, place, "say how many lines to take with --messages-limit"));
+            return Err(Failure::usage(what, place, "limit the number of lines with --messages-limit"));
         }
         match input.wait(std::time::Duration::MAX) {
             Input::Line(Line::Text(line)) => {

@@ -31,8 +31,8 @@ struct Remote {
     process: ProcessId,
 }
 
-/// Asks these members for their state at the same time, and collects the answers that arrive `within` that time. A
-/// silent member uses all of it.
+/// Asks these members for their state at the same time, and collects the answers that arrive `within` that time. If a
+/// member is silent, the function takes all of that time.
 pub(super) fn all(
     cluster: &Cluster<'_>,
     members: &[ProcessId],
@@ -50,7 +50,7 @@ pub(super) fn all(
         let asked = Arc::clone(&target);
         let ask = move || drop(answered.send((n, look(&asked, until))));
         if std::thread::Builder::new().spawn(ask).is_err() {
-            // If no thread can be started, this one asks the member, and the others have less time.
+            // If no thread can be started, this thread asks the member, which leaves less time for the others.
             let _ = sender.send((n, look(&target, until)));
         }
     }
@@ -82,13 +82,14 @@ pub(super) fn elsewhere(
     let Some(found) = all.first() else { return (heard, None) };
     let place = found.where_it_is();
     if !found.is_same {
-        let note =
-            format!("a process of this name runs on this host, {place}: of another cluster, if that file is not meant");
+        let note = format!(
+            "a process of this name runs on this host, {place}: it belongs to another cluster, unless that file is meant"
+        );
         return (heard, Some(note));
     }
     let why = found.missed_by(&cluster.directory, &cluster.meeting);
     let note = why.map(|why| format!("it runs on this host, {place}: {why}"));
-    // A process at its address has explained why it cannot be asked, and other members get the same explanation.
+    // The process at the member's address has explained why it cannot be asked. That reason is reported.
     if matches!(heard, Heard::Unknown(_)) {
         return (heard, note);
     }
@@ -99,7 +100,7 @@ pub(super) fn elsewhere(
         // The process holds the lock, so it is running.
         Ok(None) => Heard::Silence(pid),
         Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Heard::Silence(pid),
-        Err(error) => Heard::Unknown(format!("it does not answer as it should: {error}")),
+        Err(error) => Heard::Unknown(format!("its answer is invalid: {error}")),
     };
     (there, note)
 }
@@ -129,7 +130,7 @@ fn look(target: &Target, until: Instant) -> Heard<Standing> {
         Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
             Heard::Silence(listener(&target.paths))
         }
-        Err(error) => Heard::Unknown(format!("it does not answer as it should: {error}")),
+        Err(error) => Heard::Unknown(format!("its answer is invalid: {error}")),
     }
 }
 
@@ -137,7 +138,7 @@ fn look_there(remote: &Remote, within: Duration) -> Heard<Standing> {
     let begin = Instant::now();
     let key = match &remote.key {
         Ok(key) => key.clone(),
-        Err(why) => return Heard::Unknown(format!("not on this host, and without the key nobody is asked: {why}")),
+        Err(why) => return Heard::Unknown(format!("it is not on this host; to ask elsewhere needs the key: {why}")),
     };
     let all: Vec<_> = match remote.address.to_socket_addrs() {
         Ok(all) => all.collect(),
@@ -163,7 +164,7 @@ fn look_at(remote: &Remote, key: &[u8], at: SocketAddr, within: Duration) -> Hea
     match ask(&config, REMOTE_SHOW, within) {
         Ok(answer) => match serde_json::from_slice(&answer) {
             Ok(answer) => understood(answer),
-            Err(error) => Heard::Unknown(format!("its answer makes no sense here: {error}")),
+            Err(error) => Heard::Unknown(format!("its answer cannot be decoded: {error}")),
         },
         Err(AskError::Nobody) => Heard::Nobody,
         Err(AskError::Silent) => Heard::Silence(None),

@@ -19,7 +19,7 @@ pub(super) struct Judged {
     pub(super) ok: bool,
     /// Reason why the group does not work.
     pub(super) reason: Option<String>,
-    /// `true` if a majority works but messages make no progress.
+    /// `true` if a majority works but the group's messages make no progress.
     #[serde(skip)]
     pub(super) stands_still: bool,
     /// The leader, if there is one.
@@ -33,8 +33,8 @@ pub(super) struct Judged {
     majority: usize,
 }
 
-/// Judges the members of one group. `members` must contain all of them. A leader that is silent for longer than
-/// `timeout_ms` is replaced.
+/// Judges one group. `members` must contain all of its members. `timeout_ms` is the election timeout: a leader that is
+/// silent for longer is replaced.
 pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged {
     let (size, majority) = (members.len(), members.len() / 2 + 1);
     let standings = members.iter().filter_map(|member| member.standing.as_ref());
@@ -67,7 +67,7 @@ pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged
     Judged { group, ok, reason, stands_still, leader, incarnation, working, size, majority }
 }
 
-/// Returns the number of an incarnation, for comparisons. As text, `10-…` would be older than `9-…`.
+/// Returns the number of an incarnation, for comparisons. Compared as text, `10-…` would be older than `9-…`.
 pub(super) fn number(incarnation: &str) -> u32 {
     incarnation.parse::<Incarnation>().map_or(0, |incarnation| incarnation.number)
 }
@@ -95,7 +95,7 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
         let silent: Vec<_> = members.iter().filter(|member| ["silent", "unknown"].contains(&member.state)).collect();
         let hindered = joins.iter().any(|member| member.standing.iter().any(|standing| standing.hindrance.is_some()));
         if hindered && remember.is_empty() {
-            let _ = write!(text, "; `stentor group reset --group {group}` says what is lost, and lets it begin");
+            let _ = write!(text, "; `stentor group reset --group {group}` says what is lost, and begins the group");
         }
         if !silent.is_empty() {
             let _ = write!(text, "; whether {} remember is known when they answer", ids(&silent));
@@ -117,8 +117,8 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
     format!("{text}{rest}{}", forgotten(group, members))
 }
 
-/// Returns a clause for a group of which no majority has memory, because too many members are down. The memory of a
-/// process ends with it.
+/// Returns a clause for a group that has lost its state because too many of its processes have ended, and with them
+/// their memory.
 fn forgotten(group: &str, members: &[&Member]) -> String {
     let down: Vec<_> = members.iter().filter(|member| member.state == "down").collect();
     let remember: Vec<_> = members.iter().filter(|member| member.remembers()).collect();
@@ -154,8 +154,8 @@ fn how(member: &Member) -> String {
             format!("{} waits for the group's state{why}", member.id)
         }
         "campaigns" => format!("{} wants to lead", member.id),
-        "unknown" => format!("of {} nothing is known here", member.id),
-        _ => format!("{} does not hear the leader, or has an older state", member.id),
+        "unknown" => format!("the state of {} is not known here", member.id),
+        _ => format!("{} receives no heartbeats of the leader, or has an older state", member.id),
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
             member("g1.2", answer(follower("g1.2", "g1.1", Some(2001)))),
             member("g1.3", Heard::Nobody),
         ];
-        assert!(judged(&deaf).reason.unwrap().contains("g1.2 does not hear the leader"));
+        assert!(judged(&deaf).reason.unwrap().contains("g1.2 receives no heartbeats of the leader"));
     }
 
     #[test]

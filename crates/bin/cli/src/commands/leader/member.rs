@@ -11,8 +11,8 @@ use super::Heard;
 pub(super) struct Member {
     pub(super) id: String,
     pub(super) group: String,
-    /// `leads`, `follows`, `campaigns` or `joins`; `silent` if the process exists but does not answer; `down` if no
-    /// process exists; `unknown` if it cannot be asked from here.
+    /// State of the member: `leads`, `follows`, `campaigns` or `joins`; `silent` if its process exists but does not
+    /// answer; `down` if no process exists; `unknown` if the member cannot be asked from here.
     pub(super) state: &'static str,
     /// Process id on the member's host, if it is known.
     pub(super) pid: Option<i32>,

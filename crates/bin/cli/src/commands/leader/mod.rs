@@ -25,11 +25,11 @@ use stentor_support::{Failure, Output, Verdict};
 const LOOK: Duration = Duration::from_millis(2);
 /// Time for which `leader show` waits for the answers of all members together.
 const BRIEF: Duration = Duration::from_millis(400);
-/// Time for which `leader move` waits, which needs the answer of every member.
+/// Time for which `leader move` waits for answers. It is longer, because the command needs the answer of every member.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause before a second query, if all members answered at once but do not agree.
+/// Pause before a second query, if all members answered at once but some group does not work.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Time for which a temporarily refused request is repeated.
+/// Time for which a request is repeated that is refused only for a moment.
 const SOON: Duration = Duration::from_secs(2);
 
 pub(super) use self::reset::reset;
@@ -89,8 +89,8 @@ impl<'a> Cluster<'a> {
             Ok(answer) => Ok(answer),
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Ok(None),
             Err(error) => {
-                let what = format_args!("`{name}` does not answer as it should: {error}");
-                Err(Failure::run(what, self.directory.display(), "look at what it says; stop it and start it again"))
+                let what = format_args!("the answer of `{name}` is invalid: {error}");
+                Err(Failure::run(what, self.directory.display(), "look at its log; stop it and start it again"))
             }
         }
     }
@@ -102,7 +102,7 @@ impl<'a> Cluster<'a> {
 
     fn refused(&self, process: ProcessId, why: &str) -> Failure {
         let what = format_args!("`{}` refuses: {why}", self.plan.name(process));
-        Failure::run(what, self.config.display(), "`stentor leader show` tells how all members stand")
+        Failure::run(what, self.config.display(), "`stentor leader show` shows the state of all members")
     }
 }
 
@@ -115,7 +115,7 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     };
     let since = Instant::now();
     let mut shown = look(&cluster, &groups)?;
-    // A change of leaders may be in progress. A moment later, the members agree.
+    // The leader may be changing just now. A second query shows what the members then agree on.
     if !shown.ok && !shown.is_incomplete() && since.elapsed() < AGAIN {
         std::thread::sleep(AGAIN);
         shown = look(&cluster, &groups)?;
@@ -152,7 +152,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         match cluster.standing(to)? {
             Some(standing) if standing.leads && (from == to || standing.epoch > before.epoch) => break standing.epoch,
             Some(_) => {}
-            // The new leader cannot be asked, so the previous leader is, which follows it.
+            // If the new leader cannot be asked, ask the previous one, which follows it.
             None => match cluster.standing(from)? {
                 Some(standing) if standing.leader == args.to && standing.epoch > before.epoch => break standing.epoch,
                 _ => {}
@@ -161,7 +161,8 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         interrupt.check()?;
         if since.elapsed() > Duration::from_secs(args.timeout) {
             let what = format_args!("`{}` does not lead after {} s", args.to, args.timeout);
-            let remedy = "`stentor leader show` tells how all members stand; a group without a majority has no leader";
+            let remedy =
+                "`stentor leader show` shows the state of all members; a group without a majority has no leader";
             return Err(Failure::run(what, cluster.config.display(), remedy));
         }
         std::thread::sleep(LOOK);
@@ -204,8 +205,8 @@ fn nominate(
     }
 }
 
-/// Returns the failure of a move whose leader was not asked. Either the leader is on another host, from which commands
-/// cannot change members, or it is not where this command looks.
+/// Returns the failure of a move for which the leader could not be asked. Either the leader is on another host, whose
+/// members this command cannot change, or its socket is not where this command looks.
 fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
     let name = cluster.plan.name(leader);
     let place = cluster.config.display();
@@ -217,15 +218,15 @@ fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
         };
     }
     if !cluster.spread {
-        return cluster.refused(leader, "it is gone");
+        return cluster.refused(leader, "its process has ended");
     }
     let what = format_args!("`{name}` leads, and is not on this host");
-    let remedy = format_args!("ask on the host of `{name}`, with the --directory that it was told");
+    let remedy = format_args!("run the command on the host of `{name}`, with the --directory of that process");
     Failure::run(what, place, remedy)
 }
 
-/// Returns the leader of a group: of the members that claim to lead, the one in the highest ballot. Another one may not
-/// have learned of it yet.
+/// Returns the leader of a group: of the members that claim to lead, the one in the highest ballot. A former leader may
+/// not have learned yet that it was replaced.
 fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
     let mut leader: Option<(ProcessId, Standing)> = None;
     let mut rest = Leaderless::default();
@@ -275,7 +276,7 @@ impl Leaderless {
             let what =
                 format_args!("nobody leads `{}`: {forgot} of its {all} members have no memory of it", config.id());
             let remedy = format_args!(
-                "no majority remembers, so nobody is taken in: stop {} and start it anew, and the group begins from nothing; or \
+                "no majority has the group's state, so no member can join: stop {} and start it anew, and the group begins from nothing; or \
                  `stentor group reset --group {}` goes on with the state that is left",
                 remember.join(", "),
                 config.id()
@@ -288,7 +289,7 @@ impl Leaderless {
         let what = [what, runs, unknown].concat().join("; ");
         let place = format_args!("{}, sockets in {}", cluster.config.display(), live::looked_in(&cluster.directory));
         let start =
-            "start those that do not run with `stentor node`; `stentor leader show` tells how all members stand";
+            "start those that do not run with `stentor node`; `stentor leader show` shows the state of all members";
         let remedy = [live::Missed::remedies(&missed), vec![start.to_owned()]].concat().join("; ");
         Failure::run(what, place, remedy)
     }

@@ -39,7 +39,7 @@ impl Shown {
         Shown { ok: groups.iter().all(|group| group.ok), groups, members }
     }
 
-    /// Returns whether a member did not answer in time, and would not do so the next time either.
+    /// Returns whether a member did not answer in time or cannot be asked. A second query would not help.
     pub(super) fn is_incomplete(&self) -> bool {
         self.members.iter().any(|member| ["silent", "unknown"].contains(&member.state))
     }
@@ -56,8 +56,8 @@ impl Shown {
         most
     }
 
-    /// Describes what a group waits for since other groups began anew. There is a line for each of those groups, by the
-    /// member that waits for most.
+    /// Describes what a group still has to settle because other groups were reset. There is one line for each of those
+    /// groups, from the member of this group that waits for the most messages.
     fn unsettled(&self, group: &str) -> String {
         let members = self.members.iter().filter(|member| member.group == group);
         let told = members.flat_map(|member| member.standing.iter().flat_map(|standing| &standing.unsettled));
@@ -139,7 +139,7 @@ impl Human for Shown {
         for group in &self.groups {
             text += &group.text(&of(&self.members, &group.group));
         }
-        // In that case, none of the groups that work has the member that a group waits for.
+        // If every group has a majority that works, stalled messages wait for no member of these groups.
         let stuck = self.groups.iter().any(|group| group.stands_still);
         if stuck && self.groups.len() > 1 && self.groups.iter().all(|group| group.ok || group.stands_still) {
             text += "where messages do not move although all groups work, one of their groups began from nothing and does not know them: \
@@ -160,7 +160,7 @@ impl Human for Shown {
             text += &format!("stopped, by a signal: `kill -CONT {}` lets them go on\n", stopped.join(" "));
         }
         if silent().any(|member| member.stopped().is_none()) {
-            text += "silent: something has its place and does not answer: its process is stopped, its host is very busy, or on a network \
+            text += "silent: a process listens in the member's place and does not answer: it is stopped, its host is very busy, or on a network \
                      another program has its address\n";
         }
         for Member { id, why, note, .. } in &self.members {
@@ -239,7 +239,7 @@ mod tests {
             "client c0: 4 undelivered at g1.2",
             "client c1: 2 undelivered at g1.1",
             "g1.3 cannot be asked from here: no route",
-            "g1 works: g1.1 leads, 2 of its 3 members stand by it; of g1.3 nothing is known here",
+            "g1 works: g1.1 leads, 2 of its 3 members stand by it; the state of g1.3 is not known here",
         ] {
             assert!(text.contains(part), "`{part}` is not in: {text}");
         }

@@ -44,7 +44,7 @@ pub(crate) fn reset(args: &GroupReset, output: Output) -> Result<Verdict, Failur
     let group = named.first().copied().unwrap_or(GroupId(0));
     if let Some(ends) = args.ends.as_ref().filter(|ends| ends.parse::<Incarnation>().is_err()) {
         let what = format_args!("`{ends}` is no incarnation");
-        return Err(Failure::usage(what, "--ends", "without --ends the command says which one ends"));
+        return Err(Failure::usage(what, "--ends", "run the command without --ends to see the group's incarnation"));
     }
     let standings = standings(&cluster, group)?;
     let Some(ends) = &args.ends else { return Err(explain(&args.group, &standings)) };
@@ -67,8 +67,8 @@ pub(crate) fn reset(args: &GroupReset, output: Output) -> Result<Verdict, Failur
         if since.elapsed() > Duration::from_secs(args.timeout) {
             let what =
                 format_args!("no majority of {} has promised `{}` after {} s", args.group, before.id, args.timeout);
-            let remedy = "start members of the group until a majority is there: it goes on by itself then; \
-                          `stentor leader show` tells how they stand";
+            let remedy = "start members of the group until a majority runs: the reset then goes on by itself; \
+                          `stentor leader show` shows the state of the members";
             return Err(Failure::run(what, cluster.config.display(), remedy));
         }
         std::thread::sleep(LOOK);
@@ -104,9 +104,9 @@ fn explain(group: &str, standings: &[(ProcessId, Option<Standing>)]) -> Failure 
     let have = there.iter().map(how).collect::<Vec<_>>().join(", ");
     let silent = standings.len() - there.len();
     let what = format_args!(
-        "of {group}, {}{}; a reset ends its incarnation: what was delivered in it and is not in the state that is chosen is \
-         lost, and so is what was under way to it",
-        if have.is_empty() { "nobody answers".to_owned() } else { have },
+        "of {group}, {}{}; a reset ends its incarnation: deliveries of it that are not in the chosen state are lost, and so are \
+         the messages in flight to it",
+        if have.is_empty() { "no member answers".to_owned() } else { have },
         if silent > 0 { format!(", {silent} do not answer, and may have more") } else { String::new() },
     );
     let furthest = there.iter().filter(|standing| !standing.joining).max_by_key(|standing| standing.delivered);
@@ -137,19 +137,15 @@ fn candidate(
         let found = standings.iter().find(|(member, _)| *member == process).and_then(|(_, standing)| standing.clone());
         return found.map(|standing| (process, standing)).ok_or_else(|| {
             let what = format_args!("`{from}` does not answer");
-            Failure::run(
-                what,
-                cluster.config.display(),
-                "name a member that runs, or let it begin from nothing: --empty",
-            )
+            Failure::run(what, cluster.config.display(), "name a member that runs, or begin with nothing: --empty")
         });
     }
     if !args.empty {
-        let what = "nothing says with what the group goes on";
+        let what = "neither --from nor --empty is given";
         return Err(Failure::usage(
             what,
             "--ends",
-            "name the member whose state it begins with, --from ID, or say --empty",
+            "name the member with whose state the group begins, --from ID, or begin with nothing, --empty",
         ));
     }
     let mut joins = Vec::new();
@@ -159,12 +155,13 @@ fn candidate(
             joins.push((is_here, *process, standing));
         }
     }
-    // This command can make only processes of this host begin. They refuse if they know another incarnation than
+    // This command can ask only processes of this host to begin. They refuse if they know another incarnation than
     // `ends`.
     let chosen = joins.into_iter().max_by_key(|(is_here, _, standing)| (*is_here, standing.ends == ends));
     chosen.map(|(_, process, standing)| (process, standing.clone())).ok_or_else(|| {
         let what = format_args!("no member of {} that answers is without memory", args.group);
-        let remedy = "stop one and start it again: it begins the group from nothing; or name a member with --from";
+        let remedy =
+            "stop a member and start it again, so that it begins the group from nothing; or name a member with --from";
         Failure::run(what, cluster.config.display(), remedy)
     })
 }

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Records the events of one process. If recording fails, the history ends there, and the process logs that.
 pub(in crate::commands) struct NebHistory {
     path: PathBuf,
-    /// `None` once it cannot be written any more.
+    /// The writer, or `None` after an error.
     writer: Option<HistoryWriter<HistoryFile>>,
     me: checker::Process,
     regions: checker::Label,
@@ -28,7 +28,8 @@ fn stream(process: ProcessId) -> checker::Process {
 }
 
 impl NebHistory {
-    /// Begins the history of `me` in a new file. The cluster's processes are those of the broadcast, in its order.
+    /// Begins the history of `me` in a new file. The processes of `cluster` must be those of the broadcast, in the
+    /// order of their numbers.
     pub(in crate::commands) fn new(
         path: &Path,
         mut cluster: Cluster,
@@ -87,7 +88,7 @@ impl NebHistory {
         self.event(now_ns(), kind);
     }
 
-    /// Returns the hashes of the two payloads or, if only the keys differ, of everything that is compared.
+    /// Returns the hashes of the two payloads or, if these are equal, of the whole values with their keys.
     fn hashes(&self, evidence: &Evidence) -> (u64, u64) {
         let hash = |words: &[u64]| {
             let value = Value::new(words, words.len() * 8, self.signed, self.limit);
@@ -107,7 +108,7 @@ impl NebHistory {
         self.event(now_ns(), EventKind::Memory { bytes, limit, what: self.regions });
     }
 
-    /// Writes everything to the operating system.
+    /// Writes all buffered events to the operating system.
     pub(in crate::commands) fn flush(&mut self) {
         self.write(HistoryWriter::flush);
     }

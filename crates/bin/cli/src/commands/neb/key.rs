@@ -43,5 +43,5 @@ pub(super) fn read(file: &Path) -> Result<[u8; 32], Failure> {
         Failure::usage(what, file.display(), "name a file with 64 hexadecimal digits; `stentor neb key` makes one")
     };
     let text = std::fs::read_to_string(file).map_err(|error| refuse(&error))?;
-    stentor::config::digits(text.trim()).ok_or_else(|| refuse(&"this is no secret key"))
+    stentor::config::digits(text.trim()).ok_or_else(|| refuse(&"the file has no secret key"))
 }

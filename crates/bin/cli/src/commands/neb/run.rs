@@ -42,13 +42,13 @@ enum Told<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         payload_hex: Option<String>,
     },
-    /// The index arrived too late here.
+    /// The value of the index arrived too late at this process, so it is not delivered here.
     Skip { sender: &'a str, index: u64 },
     /// The sender broadcast two values; its stream ends here.
     Equivocation { sender: &'a str, index: u64, witness: &'a str, proven: bool },
     /// The sender broke the protocol; its stream ends here.
     Refused { sender: &'a str, why: String },
-    /// An operator removed the sender; its stream ends before this index, here as everywhere.
+    /// An operator removed the sender; its stream ends before this index at all processes.
     Removed { sender: &'a str, index: u64 },
 }
 
@@ -103,8 +103,8 @@ impl Run<'_> {
         self.serve(fabric, authority, operator)
     }
 
-    /// Creates the directory in which a process listens for operators if its fabric needs no directory. If that fails,
-    /// the process runs without it, but not beside another process with its name.
+    /// Creates the directory in which the process listens for operators, unless its fabric has one. If that fails, the
+    /// process runs without it. Returns an error if another process of this name runs.
     fn beside(&self, me: ProcessId) -> Result<Option<StandingSeat>, Failure> {
         let Run { args, plan, neb, output, .. } = *self;
         let (meeting, source) = (live::neb_meeting_name(plan), plan.neb_source(neb.group()));
@@ -128,14 +128,14 @@ impl Run<'_> {
         let me = plan.process(&args.id).map_err(|error| live::unstarted(error, &args.config))?;
         self.log(Level::Info, &live::origin(plan, me, &live::directory(args.directory.as_ref())));
         fabric.carrier().iter().for_each(|line| self.log(Level::Info, line));
-        // In the other modes no process waits for one that has stopped.
+        // In the other modes no process waits for a stopped one, so operators remove none.
         let operator = operator.filter(|_| neb.config().mode == Mode::All);
         let operator = operator.map(|path| Listening::at(&path, config.fingerprint(), fabric.waker())).transpose()?;
         let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| {
             Failure::refused(&error, args.config.display(), "`stentor doctor` says what this machine can do")
         })?;
         self.log(Level::Info, &format!("{}, quorum {}", neb.config().mode, neb.config().quorum()));
-        // The file is created only now, because another process with this id may be writing it.
+        // The file is created only now: until the fabric has started, another process with this id may be writing it.
         let history = args.history.as_deref().map(|path| history(path, group.id(), names, &node));
         let mut serving = Serving {
             node,
@@ -153,12 +153,12 @@ impl Run<'_> {
             enough_since: None,
         };
         let served = serving.run(names, &interrupt, |level, text| self.log(level, text));
-        // The records from before a failure are kept, too.
+        // The history is finished even after a failure, so that earlier records are kept.
         serving.node.fabric_mut().last_troubles().iter().for_each(|trouble| self.log(Level::Warn, trouble));
         serving.finish()?;
         served?;
         if serving.node.has_left() {
-            let remedy = "it can take part again when the whole cluster starts anew";
+            let remedy = "it can join again only when the whole cluster is started anew";
             return Err(Failure::run(format_args!("an operator removed `{}`", args.id), args.config.display(), remedy));
         }
         Ok(Verdict::Good)
@@ -195,7 +195,7 @@ fn authority(
             neb.authority(config.salt(), me, &secret).map(Some).map_err(refuse)
         }
         (true, None) => {
-            Err(Failure::usage("[neb] has keys, and no secret one is named", place, "name its file with --secret"))
+            Err(Failure::usage("[neb] has keys, and no secret key is named", place, "name its file with --secret"))
         }
         (false, Some(_)) => {
             Err(Failure::usage("[neb] has no keys, so nothing is signed", place, "add `keys`, or leave out --secret"))
@@ -216,7 +216,7 @@ struct Serving<'a, F: FabricDiagnostics> {
     waiting_for: Waiting,
     /// All processes, with their addresses.
     addressed: Vec<String>,
-    /// `true` once another process was connected.
+    /// `true` once some other process has been connected.
     met: bool,
     /// The socket for requests of operators.
     operator: Option<Listening>,
@@ -313,9 +313,9 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         self.check_history()
     }
 
-    /// Returns whether broadcasts may begin. At the start, all processes are waited for, so that none misses a
-    /// broadcast; in modes where some may have stopped for good, only for the time of `patience`. Later, a dead
-    /// process blocks no other, because flow control decides what may be sent.
+    /// Returns whether broadcasts may begin. At the start, this process waits until all processes are connected, so
+    /// that none misses a broadcast. In modes where some may have stopped for good, it waits only for the time of
+    /// `patience`. Once broadcasts have begun, it waits no more: flow control decides what may be sent.
     fn has_begun(&mut self, now_ns: u64) -> bool {
         if self.begun || self.node.is_connected() {
             self.begun = true;
@@ -342,8 +342,8 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         }
         let Some(line) = self.waiting.take_if(|_| self.node.has_room(now)) else { return Ok(false) };
         if let Some(history) = &mut self.history {
-            // The record leaves this process before any other process gets the line, because others may deliver it even
-            // if this process is killed next.
+            // The record is written before any other process gets the line, because others may deliver the line even if
+            // this process is killed right after the broadcast.
             history.broadcast(now, self.node.own_stream().next(), &line);
             history.flush();
         }
@@ -376,10 +376,10 @@ fn print(lines: &mut Vec<u8>, interrupt: &Interrupt) -> Result<(), Failure> {
             Ok(())
         }
         Ok(left) => {
-            let what = format_args!("nobody reads what happened: the last {left} bytes were not printed");
-            Err(Failure::run(what, "standard output", "let the reader go on before stopping this"))
+            let what = format_args!("nobody reads the events: the last {left} bytes were not printed");
+            Err(Failure::run(what, "standard output", "let the reader go on before stopping this process"))
         }
-        Err(error) => Err(Failure::refused(&error, "standard output", "read it to its end")),
+        Err(error) => Err(Failure::refused(&error, "standard output", "let its reader read it to its end")),
     }
 }
 

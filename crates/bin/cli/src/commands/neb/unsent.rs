@@ -1,13 +1,13 @@
-//! Lines of a broadcast's input that were too long.
+//! Reports lines of a broadcast's input that were too long.
 
-/// Time between two reports about them on standard error, in nanoseconds.
+/// Shortest time between two reports on standard error, in nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 /// Counts the lines that were not broadcast. An input may have millions of them, so they are reported at most once per
 /// second.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
-    /// The first line that was not reported yet, and the number of such lines.
+    /// The number of the first line that was not reported yet, and the count of such lines.
     pending: Option<(u64, u64)>,
     /// Time of the last report, in nanoseconds.
     told_ns: Option<u64>,

@@ -20,7 +20,7 @@ pub(super) struct Ensemble {
 }
 
 impl Ensemble {
-    /// Starts the election. All nodes of a cluster are below `/stentor/CLUSTER`. Sessions last as long as the longest
+    /// Starts the election. A cluster's znodes are below `/stentor/CLUSTER`. Sessions last as long as the longest
     /// election timeout.
     pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, servers: &[String]) -> Result<Self, StartError> {
         let Some(ProcessRole::Member { group, .. }) = plan.topology().role(me) else {

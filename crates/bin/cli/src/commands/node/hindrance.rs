@@ -6,8 +6,8 @@ use stentor_multicast::Contradiction;
 pub(super) fn contradicted(why: &Contradiction, name: &str, group: &str) -> String {
     let Contradiction { known, said, .. } = why;
     format!(
-        "{name} knows incarnation {said} of {group}, and here it is {known}: two histories began apart, and nothing goes over \
-         this connection; stop the one that has nothing that is needed and start it anew, or `stentor group reset --group {group}` \
+        "{name} knows incarnation {said} of {group}, and here it is {known}: two histories began apart, and the connection is \
+         refused; stop the process whose state is not needed and start it anew, or `stentor group reset --group {group}` \
          moves {group} above both"
     )
 }

@@ -1,4 +1,4 @@
-//! The election that keeps the node's group led.
+//! The election of the leader of the node's group: by heartbeats, or by ZooKeeper.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! The consequences of dead or silent members of the own group, and the remedies.
+//! The consequences of dead or silent members of this node's group, and the remedies.
 
 use stentor_support::live::and;
 
 use super::majority::Shape;
 
-/// This process's view of its own group.
+/// This process's view of its group.
 pub(super) struct Loss<'a> {
     pub(super) group: &'a str,
     /// Name of this process.
@@ -14,7 +14,8 @@ pub(super) struct Loss<'a> {
     /// The other members with their state, and with their pids on this host if these are known.
     pub(super) others: Vec<(&'a str, Shape, Option<i32>)>,
     pub(super) needed: usize,
-    /// `true` if a process that is not seen has ended and is not only cut off, because all are on one host.
+    /// `true` if a process that is not seen must have ended, because all processes are on one host. Otherwise it may be
+    /// only cut off.
     pub(super) certain: bool,
 }
 
@@ -31,7 +32,7 @@ impl<'a> Loss<'a> {
         self.remembers.then_some(self.me).into_iter().chain(others).collect()
     }
 
-    /// Returns how many members work, as far as they have shown it to a process without state.
+    /// Returns how many members work, including this one if it has its group's state.
     pub(super) fn working(&self) -> usize {
         usize::from(self.remembers) + self.those(|shape| shape == Shape::Works).len()
     }

@@ -1,7 +1,8 @@
-//! Judges whether a majority of a member's own group works, as far as the member can see.
+//! Judges whether a majority of a member's group works, as far as the member can see.
 //!
-//! An existing process is not enough. A stopped process keeps its sockets, and a restarted process has no memory of its
-//! group until it has joined. Another member therefore counts while its heartbeat advances and it stands for election.
+//! It is not enough that the other members' processes exist. A stopped process keeps its sockets, and a restarted
+//! process has no memory of its group until it has joined. Another member therefore counts while its heartbeat
+//! advances and it stands for election.
 
 use std::time::Duration;
 
@@ -9,11 +10,12 @@ use stentor_fabric::ProcessId;
 
 /// Lower bound of the time for which a member may be silent, however short the election's timeouts are.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A member with its group's state stands for election within the election's longest timeout. A member that was never
-/// seen to go counts for this many times the patience while its heartbeat advances, even if it has not stood yet.
+/// Multiple of the patience for which a member counts although it has not stood for election, while its heartbeat
+/// advances and no earlier process of it was seen to end. A member with its group's state stands within the election's
+/// longest timeout.
 const YOUNG: u32 = 2;
-/// Time without a look after which this process assumes that it was stopped itself, and waits for new heartbeats of the
-/// others.
+/// Time between two looks after which this process assumes that it was itself stopped, and waits for new heartbeats of
+/// the others.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// An observation of another member.
@@ -51,9 +53,9 @@ pub(super) enum Shape {
 pub(super) enum Own {
     /// This process waits for the group's state.
     Nothing,
-    /// This process has the state, but a majority may not know the state yet: the group begins.
+    /// This process has the state, but a majority may not have it yet, because the group has just begun.
     State,
-    /// This process has the state of a ballot that a majority has promised, so a majority existed.
+    /// This process has the state of a ballot that a majority has promised, so a majority has existed.
     Ballot,
 }
 
@@ -101,7 +103,7 @@ pub(super) struct Majority {
     awake: Duration,
     /// `true` if this process has its group's state.
     remembers: bool,
-    /// `true` if a majority existed at the last look, or `None` before the first look.
+    /// `true` if there was a majority at the last look, `false` if it was lost, `None` if there was none yet.
     stood: Option<bool>,
 }
 
@@ -143,7 +145,8 @@ impl Majority {
             self.remembers && works && self.others.iter().filter(|other| self.works(other)).all(|other| other.proved);
         let before = self.stood;
         match (before, works) {
-            // A majority that is known from a ballot can be lost before another member has shown that it works.
+            // If a ballot shows that a majority existed, it can be lost even before another member has proved that it
+            // works.
             (None, true) if own == Own::Ballot || proved => self.stood = Some(true),
             (Some(true), false) => self.stood = Some(false),
             // Members that are only assumed to work do not restore a majority.
@@ -175,7 +178,7 @@ impl Majority {
     fn shape(&self, other: &Other) -> Shape {
         match other {
             Other { here: false, .. } => Shape::Gone,
-            // A process without state has not seen which members have it, so it counts only those that show it.
+            // A process without state does not know which members have the state. It counts only those that prove it.
             other if self.works(other) && (self.remembers || other.proved) => Shape::Works,
             other if self.silence(other).is_some() => Shape::Silent { remembers: other.worked.is_some() },
             other if self.remembers && other.returned && self.now.saturating_sub(other.since) <= self.patience => {
@@ -217,7 +220,7 @@ impl Other {
         let Seen { here, heard, stands } = seen;
         if !here {
             if self.here {
-                // The state that the member published last is known even after its process has ended.
+                // What the member published last can still be read after its process has ended.
                 (self.returned, self.bowed) = (true, self.stood && stands == Some(false));
             }
             (self.here, self.worked, self.proved, self.beat) = (false, None, false, None);
@@ -312,7 +315,7 @@ mod tests {
         assert_eq!(three.run(0..10, Own::State, &[1, 2]), []);
         three.seen.iter_mut().for_each(|seen| seen.here = false);
         assert_eq!(three.run(10..11, Own::State, &[]), [(10, Change::Lost)]);
-        // Both are restarted, send heartbeats, and do not stand: they have no memory.
+        // Both members are restarted, send heartbeats, and do not stand for election, because they have no memory.
         three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
         assert_eq!(three.run(11..20, Own::State, &[1, 2]), []);
         assert!(three.majority.shapes().all(|(_, shape)| shape == Shape::Starting), "they may be taken in");
@@ -347,13 +350,13 @@ mod tests {
     fn member_that_withdraws_before_it_leaves_was_stopped_in_order() {
         let mut three = Three::new();
         three.run(0..10, Own::Ballot, &[1, 2]);
-        // The same poll observes that it no longer stands for election and that it has ended.
+        // One look observes both that the member no longer stands for election and that it has ended.
         three.seen[0] = Seen { here: false, heard: None, stands: Some(false) };
         three.seen[1].here = false;
         three.run(10..11, Own::Ballot, &[]);
         let in_order = |three: &Three| [1, 2].map(|n| three.majority.stopped_in_order(ProcessId(n)));
         assert_eq!(in_order(&three), [true, false]);
-        // It returns without memory, and is killed before it has stood.
+        // The member returns without memory, and is killed before it has stood for election.
         three.seen[0] = Seen { here: true, heard: None, stands: Some(false) };
         three.run(11..20, Own::Ballot, &[1]);
         three.seen[0].here = false;
@@ -379,8 +382,8 @@ mod tests {
         assert_eq!(three.run(15..60, Own::Ballot, &[]), [(35, Change::Lost)]);
         let is_silent = |(_, shape)| shape == Shape::Silent { remembers: true };
         assert!(three.majority.shapes().all(is_silent), "{:?}", three.majority.shapes().collect::<Vec<_>>());
-        // A member that sends heartbeats and does not stand for a long time has no state, even if this process has not
-        // seen it go.
+        // A member that sends heartbeats for a long time and does not stand for election has no state, even if this
+        // process did not see an earlier process of it end.
         let mut late = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         assert_eq!(late.run(0..100, Own::Ballot, &[1, 2]), [(61, Change::Lost)]);
         assert!(late.majority.shapes().all(|(_, shape)| shape == Shape::Without));

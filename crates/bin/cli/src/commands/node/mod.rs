@@ -55,7 +55,7 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let served = left.take();
     drop(node);
     ended.map_err(|error| Failure::run(error.what(), &args.id, error.remedy()))?;
-    let lost = || Failure::run("it has ended, and did not say how", &args.id, "start it again");
+    let lost = || Failure::run("the node has ended without a report", &args.id, "start it again");
     let served = served.ok_or_else(lost)??;
     if output.is_json() {
         output.report(&served)?;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     Ok(Verdict::Good)
 }
 
-/// Raises the limit of open files so that all peers can connect, or reports which cannot.
+/// Raises the limit of open files so that all peers can connect. If the limit stays too low, logs a warning.
 pub(super) fn make_room(need: &Need, name: &str, output: Output) {
     need.make_room().into_iter().for_each(|short| output.log(Level::Warn, name, &short));
 }

@@ -14,10 +14,11 @@ use stentor_support::{Digits, Failure, hex};
 
 /// Size of the lines that are collected under load, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
-/// Number of idle rounds after which lines are printed. Every wait mode gets that far before it sleeps.
+/// Number of idle rounds after which lines are printed. In every wait mode, a node has more idle rounds before it
+/// sleeps.
 const PRINT_AFTER: u32 = 16;
-/// Longest time that printed lines stay in memory. Lines of a history are written only when there is nothing else to
-/// do.
+/// Longest time for which lines for standard output stay in memory. Lines of a history are written only when the node
+/// is idle.
 const WRITE_AFTER: Duration = Duration::from_millis(50);
 
 /// One line on standard output.
@@ -33,7 +34,8 @@ struct Line<'a> {
     payload_hex: Option<String>,
 }
 
-/// Line that replaces the deliveries that this process has not made, because it restored the state after them.
+/// Line on standard output in place of the deliveries that this process does not make, because it restored a state that
+/// contains them.
 #[derive(Serialize)]
 struct Restored {
     restored: After,
@@ -47,21 +49,21 @@ struct After {
     skipped: u64,
 }
 
-/// Handles deliveries. If standard output cannot be written, that error is kept and ends the node. If the history
-/// cannot be written, it ends there and the node continues: a record is no reason to remove a member from its group.
+/// Handles deliveries. If standard output cannot be written, the error is kept and ends the node. If the history cannot
+/// be written, the history ends there and the node continues, because no delivery depends on a record.
 pub(super) struct Sink {
     clients: Vec<String>,
     groups: Vec<String>,
     prints: bool,
     lines: Vec<u8>,
     history: Option<(PathBuf, Recorder<HistoryFile>)>,
-    /// Reason why there is no history any more, and whether it was reported.
+    /// The failure that ended the history, and whether it was reported.
     unrecorded: Option<(Failure, bool)>,
     written: Instant,
     /// Time at which deliveries were last printed.
     printed: Instant,
     deliveries: u64,
-    /// Number of these that are commands, which are printed.
+    /// Number of deliveries that are commands, which are printed.
     commands: u64,
     /// Number of deliveries that a restored state contains.
     skipped: u64,
@@ -69,7 +71,7 @@ pub(super) struct Sink {
     begun: bool,
     idle: u32,
     failed: Option<Failure>,
-    /// `true` if standard output is not read any more.
+    /// `true` if the reader of standard output has closed it or has stalled while the node stops.
     abandoned: bool,
     /// Returns whether this process should stop.
     stopping: Box<dyn Fn() -> bool + Send>,
@@ -115,8 +117,8 @@ impl Sink {
     pub(super) fn deliver(&mut self, delivered: &Delivered<'_>, command: Option<&[u8]>) {
         self.deliveries += 1;
         if !std::mem::replace(&mut self.begun, true) {
-            // No state was restored: the member that let this process join had made no delivery. An earlier life of
-            // this process may have made some nevertheless, and this life repeats them.
+            // No state was restored, because the member from which this process joined had made no delivery. An
+            // earlier life of this process may have made some, and this life repeats them.
             self.record(|recorder| recorder.recover(now_ns(), delivered.number - 1));
         }
         self.record(|recorder| recorder.deliver(now_ns(), delivered));
@@ -159,7 +161,8 @@ impl Sink {
                 Ok(0) => {}
                 Ok(left) => {
                     let what = format_args!("nobody reads the deliveries: their last {left} bytes were not printed");
-                    let failure = Failure::run(what, "standard output", "let the reader go on before stopping this");
+                    let failure =
+                        Failure::run(what, "standard output", "let the reader go on before stopping this process");
                     self.failed = Some(failure);
                 }
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => self.abandoned = true,
@@ -211,8 +214,8 @@ impl Sink {
         self.record(Recorder::flush);
     }
 
-    /// Flushes the history. The state is sent to another member next, and the history must contain all deliveries before
-    /// it.
+    /// Flushes the history. The node is about to send its state to another member, and the history must contain all
+    /// deliveries that the state contains.
     pub(super) fn hand_over(&mut self) {
         self.record(Recorder::flush);
     }
@@ -256,12 +259,12 @@ impl Sink {
         }
     }
 
-    /// Returns whether continuing is pointless.
+    /// Returns whether the node must end because it cannot print its deliveries.
     pub(super) fn is_broken(&self) -> bool {
         self.abandoned || self.failed.is_some()
     }
 
-    /// Writes the buffered rest. Returns the numbers of deliveries.
+    /// Writes all buffered lines. Returns the numbers of deliveries.
     pub(super) fn finish(mut self) -> Result<Deliveries, Failure> {
         self.print();
         self.record(Recorder::flush);

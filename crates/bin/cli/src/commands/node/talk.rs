@@ -26,7 +26,8 @@ use super::transfers::Began;
 
 /// Interval at which the other members are observed.
 const LOOK: Duration = Duration::from_millis(100);
-/// Time for connected members to connect to each other and to join their group, once all exist.
+/// Time, once all members exist, within which they must connect to each other and join their groups. After that, this
+/// process warns.
 const CONNECTING: Duration = Duration::from_secs(3);
 /// Shortest pause of this process that is reported.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -49,21 +50,22 @@ struct Turn {
     here: bool,
     /// `true` if the member appeared before.
     seen: bool,
-    /// The member's pid on this host now. `before` is its previous pid.
+    /// The member's present pid on this host.
     now: Option<i32>,
+    /// The member's previous pid on this host.
     before: Option<i32>,
 }
 
 /// Members that a process without its group's state waits for.
 #[derive(Default, PartialEq, Eq)]
 struct Waits {
-    /// Members that have the state, which does not help because a majority has none.
+    /// Members that have the state. They cannot pass it on, because a majority has no memory.
     remember: Vec<ProcessId>,
     forgot: usize,
     absent: Vec<ProcessId>,
     /// Absent members whose host names cannot be resolved.
     unknown: Vec<ProcessId>,
-    /// Reason why the group does not begin even if all members are there without memory.
+    /// Reason why the group does not begin even if all its members are connected and have no memory.
     hindrance: Option<Hindrance>,
 }
 
@@ -73,19 +75,19 @@ pub(super) struct Talk {
     output: Output,
     name: String,
     peers: Vec<Peer>,
-    /// The own group.
+    /// The group of this process.
     group: Option<GroupId>,
     majority: Majority,
     /// Silent members that were reported, and the time of their silence at the last look.
     silent: BTreeMap<ProcessId, Duration>,
     silences: Repeats<ProcessId>,
-    /// Time since which there is no majority.
+    /// Time at which the majority was lost, or `None` while there is one.
     lack: Option<Instant>,
     /// Schedule of the reports that there is no majority.
     lacks: Repeats<()>,
     ready: bool,
     stranded: bool,
-    /// `true` once it was asked to end.
+    /// `true` once this process was asked to end.
     stopping: bool,
     /// The reason why the group waits, the start of the wait, and whether it was reported.
     waits: (Waits, Instant, bool),
@@ -150,7 +152,7 @@ impl Talk {
 
     /// Observes the group while a member has nothing to do.
     pub(super) fn idle<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, keeper: &Keeping) {
-        // A connection is not enough: a member without its group's state restores it while the others deliver.
+        // A connected member is not ready while it has no state of its group, which it may still be receiving.
         let connects = !self.ready && member.is_connected() && member.replica().counts_in().is_some();
         if connects {
             self.ready = true;
@@ -161,7 +163,7 @@ impl Talk {
         let named = |process| self.plan.name(process).to_owned();
         self.refusals.take(member.fabric_mut(), named, |text| output.log(Level::Warn, name, text));
         self.troubles.report(member.fabric_mut(), |text| output.log(Level::Warn, name, text));
-        // A member that is lost immediately afterwards must have been seen.
+        // Look at once when all are connected, so that a member that is lost right afterwards has been seen.
         if connects || self.looked.elapsed() >= LOOK {
             self.look_around(now, member, keeper);
         }
@@ -194,7 +196,8 @@ impl Talk {
             let absent: Vec<_> = self.peers.iter().filter(|peer| !peer.here).map(|peer| peer.process).collect();
             let whom = || absent.iter().map(|at| whereabouts(&self.plan, *at, fabric.unresolved(*at))).collect();
             let meets = match self.plan.config().fabric() {
-                // Processes that were started with different directories do not meet, and neither can see why.
+                // Processes that were started with different directories do not find each other. The directory in the
+                // message lets an operator see that.
                 FabricKind::Shm => format!(" (sockets in {})", looked_in(&self.directory)),
                 _ => String::new(),
             };
@@ -232,9 +235,9 @@ impl Talk {
         }
     }
 
-    /// Reports that a majority of the group has no memory of it, so that no member can join until all have none. `late`
-    /// is `true` if this process did not run for a while, and may have missed what others published meanwhile.
-    /// `is_known` returns whether the host name of a process can be resolved.
+    /// Reports that a majority of the group has no memory of the group. Then no member can join, and the group begins
+    /// only when no member has memory. `late` is `true` if this process did not run for a while, and may have missed
+    /// what others published meanwhile. `is_known` returns whether the host name of a process can be resolved.
     fn tell_what_the_group_waits_for(&mut self, replica: &Replica, late: bool, is_known: impl Fn(ProcessId) -> bool) {
         let waits = self.group_waits(replica, is_known);
         if late || waits != self.waits.0 {
@@ -275,7 +278,7 @@ impl Talk {
             Some((why, remedy)) if waits.absent.is_empty() && waits.unknown.is_empty() => {
                 return format!("all members of {name} have no memory of it, and it does not begin: {why}; {remedy}");
             }
-            // The group would not begin even if they were there.
+            // The group would not begin even if all its members were connected.
             Some((why, remedy)) => {
                 ("does not begin before all its members are there", format!("; and {why}: {remedy}"))
             }
@@ -316,7 +319,7 @@ impl Talk {
         refusals.final_word(peers.len() / 2 + 1, is_member, &format_args!("{name}{file}"))
     }
 
-    /// Reports a change of the group's leader. Cheap if there is none.
+    /// Reports a change of the group's leader. The check is cheap if there was no change.
     pub(super) fn epoch<F: FabricDiagnostics>(&mut self, member: &Member<F>) {
         let replica = member.replica();
         if self.ballot == replica.ballot() && self.joining == replica.is_joining() {
@@ -330,7 +333,7 @@ impl Talk {
         self.say(&format!("epoch {}: {leader} leads", self.ballot.number()));
     }
 
-    /// Reports transfers of the state. Cheap if there are none.
+    /// Reports transfers of the state. The check is cheap if there are none.
     pub(super) fn transfers<F: FabricDiagnostics>(&mut self, member: &mut Member<F>) {
         while let Some(report) = member.take_transfer_report() {
             let (level, text) = self.began.text(&report, self.plan.name(report.peer));
@@ -353,7 +356,7 @@ impl Talk {
         self.output.log(Level::Info, &self.name, text);
     }
 
-    /// Reports that the history has ended before this process.
+    /// Reports that the history has ended although this process continues.
     pub(super) fn unrecorded(&self, failure: &Failure) {
         self.output.log(Level::Error, &self.name, &failure.while_going_on());
     }
@@ -379,7 +382,8 @@ impl Talk {
         }
     }
 
-    /// Checks which members exist. Returns whether it reported that the own group has no majority.
+    /// Checks which members exist, and reports changes. Returns whether a report said that this process's group has no
+    /// majority.
     fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>), connected: bool) -> bool {
         let mut turns = Vec::new();
         for Peer { process, pid, here, seen } in &mut self.peers {
@@ -389,14 +393,14 @@ impl Talk {
                 (*pid, *here, *seen) = (now.or(before), is_here, true);
             }
         }
-        // All changes are known by now. If two members go at once, the report about the first does not claim that a
-        // majority is left.
+        // All changes are collected before any is reported. If two members end at once, the report about the first one
+        // then does not claim that a majority is left.
         let told = turns.iter().any(|turn| !turn.here && self.is_own(turn.process)) && self.lacks_majority();
         turns.into_iter().for_each(|turn| self.tell_of(&turn));
         let all_here = self.peers.iter().all(|peer| peer.here);
         if !self.ready && !connected && !self.stranded && all_here && self.changed.elapsed() > CONNECTING {
             self.stranded = true;
-            self.warn("all members are there, but not all connect: look at what they say");
+            self.warn("all members are there, but not all connect: look at their logs");
         }
         told
     }
@@ -436,8 +440,8 @@ impl Talk {
         }
     }
 
-    /// Reports changes of the own group's majority, and reports from time to time that the majority is still missing.
-    /// `told` is `true` if a line about a dead member has already reported it.
+    /// Reports changes of the majority of this process's group, and from time to time that it is still missing. `told`
+    /// is `true` if a line about a dead member has already reported the loss.
     fn tell_of_the_majority(&mut self, change: Option<Change>, told: bool) {
         let Some(group) = self.group else { return };
         let (name, size) = (self.plan.group_name(group), self.plan.topology().size(group));
@@ -468,7 +472,7 @@ impl Talk {
         });
     }
 
-    /// Reports members of the own group that exist but are silent, and when they answer again.
+    /// Reports members of this process's group that exist but are silent, and members that answer again.
     fn tell_of_silence(&mut self) {
         let silent: BTreeMap<_, _> = self.majority.silent().collect();
         for (process, silence) in std::mem::take(&mut self.silent) {
@@ -482,7 +486,7 @@ impl Talk {
         }
         let now = self.looked;
         for (process, silence) in &silent {
-            // While there is no majority, the lines about that name them.
+            // While there is no majority, the lines about the lost majority name the silent members.
             if self.silences.happened(*process, now).is_some() && !self.majority.is_lost() && !self.stopping {
                 self.warn(&self.told_silence(*process, *silence));
             }
@@ -505,14 +509,15 @@ impl Talk {
         format!("{who} is there and has been silent for {seconds} s: {why}{goes_on}")
     }
 
-    /// Returns the pid of a member on this host. Fabrics between hosts do not know it, so the lock of its seat is read.
+    /// Returns the pid of a member on this host. Fabrics between hosts do not know the pid, so it is read from the lock
+    /// of the member's seat.
     fn pid_of(&self, process: ProcessId) -> Option<i32> {
         let peer = self.peers.iter().find(|peer| peer.process == process)?;
         let found = || find(&self.plan, process).into_iter().find(|found| found.is_same).map(|found| found.pid());
         peer.pid.or_else(found).filter(|pid| *pid > 0)
     }
 
-    /// Returns this process's view of its own group.
+    /// Returns this process's view of its group.
     fn loss(&self) -> Option<Loss<'_>> {
         let plan = &*self.plan;
         let group = plan.group_name(self.group?);
@@ -526,7 +531,7 @@ impl Talk {
         Some(Loss { group, me: &self.name, remembers, others: others.collect(), needed, certain })
     }
 
-    /// Returns whether the own group has no majority, as far as this process knows.
+    /// Returns whether this process's group has no majority, as far as this process knows.
     fn lacks_majority(&self) -> bool {
         self.loss().is_some_and(|loss| loss.working() < loss.needed)
     }
@@ -547,8 +552,8 @@ impl Talk {
         self.group.map_or(1, |group| self.plan.topology().majority(group) as usize)
     }
 
-    /// Counts the members of a member's group. Returns the group's name, the number of members that exist, its size,
-    /// and its majority.
+    /// Counts the members of a member's group. Returns the group's name, the number of its members that exist, its
+    /// size, and the size of a majority.
     fn strength(&self, process: ProcessId) -> Option<(&str, usize, usize, usize)> {
         let topology = self.plan.topology();
         let Some(ProcessRole::Member { group, .. }) = topology.role(process) else { return None };
@@ -560,8 +565,8 @@ impl Talk {
         Some((name, here, topology.size(group), topology.majority(group) as usize))
     }
 
-    /// Returns a clause that a majority of a group's members run again, if this member completes it. They may have no
-    /// memory of the group.
+    /// Returns a clause that a majority of a group's members run again, if this member completes that majority. The
+    /// members may have no memory of the group.
     fn again(&self, process: ProcessId) -> String {
         match self.strength(process) {
             Some((name, here, size, majority)) if here == majority => {
@@ -573,8 +578,8 @@ impl Talk {
         }
     }
 
-    /// Describes the consequence of a member's end. For members of other groups it is not known here whether they have
-    /// their state.
+    /// Describes the consequence of a member's end. This process does not know whether members of other groups have
+    /// their group's state.
     fn consequence(&self, process: ProcessId) -> String {
         let Some((name, here, size, majority)) = self.strength(process) else { return String::new() };
         let start = format!("start {} again with the same command", self.plan.name(process));

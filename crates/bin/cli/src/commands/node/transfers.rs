@@ -5,7 +5,7 @@ use std::time::Instant;
 use stentor::runtime::{GivenUp, TransferOutcome, TransferReport, TransferRole};
 use stentor_support::{Level, bytes};
 
-/// Times at which the last transfers of this process began, as a donor and as a receiver.
+/// Times at which the last transfers of this process began: as a donor (`given`) and as a receiver (`taken`).
 #[derive(Default)]
 pub(super) struct Began {
     given: Option<Instant>,

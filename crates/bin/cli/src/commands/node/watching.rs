@@ -15,7 +15,7 @@ use super::sink::Sink;
 use super::talk::Talk;
 use crate::args;
 
-/// The result of a node, which outlives it: why it did not begin, or how it ended.
+/// The result of a node, kept after the node has ended: the failure that prevented its start, or how it ended.
 #[derive(Clone, Default)]
 pub(super) struct Left(Arc<Mutex<Option<Result<Served, Failure>>>>);
 
@@ -43,15 +43,15 @@ pub(super) struct Watching {
     /// The ballot in which this member leads.
     led: Option<Ballot>,
     origins: Vec<Origin>,
-    /// The error that makes continuing pointless.
+    /// The error that ends the node.
     over: Option<Failure>,
     left: Left,
 }
 
 /// The parts that live from the start of the member to the end of the node.
 struct Begun {
-    /// The handling of signals. After the start of the member, a signal ends the node in order. Before that, a signal
-    /// ends the process.
+    /// The handling of signals. Signals are caught only once the member has started, and then end the node in order. An
+    /// earlier signal ends the process at once.
     interrupt: Interrupt,
     talk: Talk,
     /// Sink of the history. It is created only when the member starts, because until then another process with this id
@@ -152,7 +152,7 @@ impl Hooks for Watching {
         let Round { now, member, election, operator, .. } = round;
         let Watching { input, ends, led, origins, over, .. } = self;
         let Some(Begun { interrupt, talk, sink }) = &mut self.begun else { return Wish::End };
-        // Heartbeats alone must not delay lines, because a resting member does nothing else in any round.
+        // Rounds that only exchange heartbeats count as idle. Otherwise the lines of an idle member would wait.
         let worked = member.had_work();
         let replica = member.replica();
         if replica.origins() != origins {
@@ -206,8 +206,8 @@ fn announce<F: FabricDiagnostics>(plan: &ClusterRuntime, member: &Member<F>) -> 
     let planned = plan.config().memory().of(Some(size)).map_or(0, |process| process.bytes());
     let limits = plan.limits().memory(plan.topology(), size, u32::MAX);
     format!(
-        "memory, fixed from here on: {} as `config check` prints it, touched as it is used ({} of it copies of messages, {} their \
-         places); {} shared, with the fabric's queues; at most {} waiting to be written",
+        "memory, fixed from here on: {} as `config check` prints it, touched as it is used (copies of messages {} of it, their \
+         slots {}); {} shared, with the fabric's queues; at most {} waiting to be written",
         bytes(planned),
         bytes(limits.mirrors),
         bytes(limits.windows),

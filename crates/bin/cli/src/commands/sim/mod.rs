@@ -49,9 +49,9 @@ fn asked_names(command: &SimCommand) -> Option<Vec<&'static str>> {
 struct Planted {
     protocol: &'static str,
     name: Option<&'static str>,
-    /// Profile of faults, if it is not the calm one.
+    /// Name of the profile of faults, if the command that reproduces a violation must name it.
     profile: Option<&'static str>,
-    /// Runs that have sets, if the seeds do not decide that.
+    /// The choice which runs have fan-out sets, if the seeds do not make it.
     sets: Option<&'static str>,
     /// Property that the mutant is known to break.
     breaks: Option<&'static str>,
@@ -76,7 +76,7 @@ macro_rules! planted {
             let none = super::Planted::none($protocol);
             let Some(name) = &args.plant else { return Ok((<$plant>::None, none)) };
             let plant = <$plant>::named(name).ok_or_else(|| {
-                let what = format_args!("there is no planted bug `{name}`");
+                let what = format_args!("there is no mutant `{name}`");
                 let remedy = concat!("`stentor sim ", $protocol, " --plants` lists their names");
                 Failure::usage(what, "--plant", remedy)
             })?;

@@ -24,9 +24,9 @@ pub(super) struct Simulated {
     pub(super) plant: Option<&'static str>,
     #[serde(flatten)]
     pub(super) totals: Totals,
-    /// Number of faults of each claimed kind, and of each other kind that happened.
+    /// Number of faults of each kind that the simulation claims to inject, and of each other kind that happened.
     pub(super) faults: BTreeMap<&'static str, u64>,
-    /// Claimed kinds of faults that never happened.
+    /// Kinds of faults that the simulation claims to inject, and that never happened.
     pub(super) unseen_faults: Vec<&'static str>,
     /// Further counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -55,7 +55,7 @@ pub(super) struct Recovery {
     profile: &'static str,
     /// Largest number of steps of all processes from the end of the failures until everything was delivered.
     most_recovery_steps: u64,
-    /// Upper bound of these. More steps violate M9.
+    /// Upper bound of the recovery steps. More steps violate property M9.
     recovery_steps_bound: u64,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct One {
     /// Verdicts by property: `ok`, `violated` or `not_checked`.
     pub(super) properties: Verdicts,
     pub(super) virtual_ns: u64,
-    /// The actions of the nemesis, in words.
+    /// The actions of the nemesis, as text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) happened: Vec<String>,
     pub(super) trace: Option<PathBuf>,
@@ -375,7 +375,7 @@ impl Simulated {
             None if self.violations > 0 => {
                 let _ = writeln!(text, "{}: seeds violated other properties", style.bad("violated"));
             }
-            None if self.plant.is_some() => text.push_str("the planted bug was not found\n"),
+            None if self.plant.is_some() => text.push_str("the mutant was not found\n"),
             None => {
                 let _ = writeln!(text, "{} every property held in every seed", style.good("ok"));
             }
@@ -387,7 +387,7 @@ impl Simulated {
     }
 }
 
-/// Returns the counts of the claimed kinds of faults, and of all other kinds that happened.
+/// Returns the counts of the kinds of faults in `claims`, and of all other kinds that happened.
 fn told(faults: &FaultCounts, nemesis: &NemesisCounts, claims: &[&str]) -> BTreeMap<&'static str, u64> {
     let all = faults.named().into_iter().chain(nemesis.named());
     all.filter(|(kind, count)| *count > 0 || claims.contains(kind)).collect()

@@ -28,7 +28,8 @@ fn load(path: &Path) -> Result<Settings, Failure> {
     Settings::load(path).map_err(|error: ConfigError| Failure::usage(&error.problem, error.location(), error.remedy()))
 }
 
-/// Returns the directory name of a switch's control socket. No two switches run at the same addresses.
+/// Returns the directory name of a switch's control socket. It is unique, because no two switches have the same
+/// addresses.
 fn meeting_name(settings: &Settings) -> String {
     format!("switch-{}-{}", settings.forward, settings.backward)
 }
@@ -37,7 +38,7 @@ fn meeting_name(settings: &Settings) -> String {
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) struct Question {
-    /// Set whose registers are requested.
+    /// Number of the set whose registers are requested.
     registers_of: Option<u16>,
 }
 

@@ -19,7 +19,7 @@ use stentor_support::{Failure, Human, Level, Output, Style, Verdict};
 use super::{Answer, ME, Question, load, meeting_name};
 use crate::args::SwitchRun;
 
-/// Longest sleep.
+/// Longest sleep of an idle switch.
 const LONGEST: Duration = Duration::from_millis(20);
 /// Interval at which questions and signals are checked.
 const LOOK: Duration = Duration::from_millis(1);
@@ -123,7 +123,7 @@ fn unopened(error: &StartError, path: &Path) -> Failure {
         StartError::Port(_) => {
             "give the switch two addresses of this host that no other process has, or mode = \"plain\""
         }
-        StartError::Session(_) => "stop what listens there (`ss -ltnp` names it), or give `control` another port",
+        StartError::Session(_) => "stop the program there (`ss -ltnp` names it), or give `control` another port",
         StartError::Set { .. } => "correct the set, or raise `sets`",
     };
     Failure::usage(error, path.display(), remedy)

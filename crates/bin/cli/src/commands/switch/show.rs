@@ -19,22 +19,22 @@ pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure>
     let paths = stentor_host::all_beside(&directory, &meeting_name(&settings), ME)
         .map_err(|error| unstarted(error.into(), &args.config))?;
     let place = live::looked_in(&directory);
-    let silent = "start it with `stentor switch --config FILE`, and name the --directory that it was told";
+    let silent = "start it with `stentor switch --config FILE`, and name the same --directory here";
     match ask(&paths, &Question { registers_of: args.set }) {
         Ok(Some(Answer::Shown(shown))) => {
             if let (Some(set), None) = (args.set, &shown.registers) {
                 let what = format_args!("set {set}: this switch has room for {}, numbered from 0", shown.room);
-                return Err(Failure::usage(what, "--set", "name one of those that it shows without --set"));
+                return Err(Failure::usage(what, "--set", "name one of the sets that the command shows without --set"));
             }
             output.conclude(&Told(*shown), Verdict::Good)
         }
         Ok(Some(Answer::Refused(why))) => Err(Failure::run(why, place, "ask again")),
         Ok(None) => Err(Failure::run("no such switch runs on this host", place, silent)),
         Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-            Err(Failure::run("the switch is there and says nothing", place, "it is stopped, or very busy: ask again"))
+            Err(Failure::run("the switch runs and does not answer", place, "it is stopped or very busy: ask again"))
         }
         Err(error) => {
-            let what = format_args!("the switch does not answer as it should: {error}");
+            let what = format_args!("the answer of the switch is invalid: {error}");
             Err(Failure::run(what, place, "stop it and start it again"))
         }
     }

@@ -1,4 +1,5 @@
-//! A process's side of a removal: it answers requests of operators between two rounds.
+//! The part of a removal that runs in each process of the broadcast. It answers requests of operators between two
+//! rounds.
 
 use stentor::operator::{Asks, Control};
 use stentor::runtime::FabricDiagnostics;
@@ -32,7 +33,8 @@ impl Listening {
         let Some(asked) = self.control.next() else { return false };
         let Question { fingerprint, ask } = &asked.question;
         let answer = if *fingerprint == self.fingerprint {
-            // The stream of a sender that has broken the protocol ends, and the next round reports that as well.
+            // Notices are dropped here. If a sender has broken the protocol, the next round reports that its stream
+            // has ended.
             Answer::of(node.ask(&ask.meant(), &mut |_| {}))
         } else {
             Question::refuse("it was started with another configuration".to_owned())

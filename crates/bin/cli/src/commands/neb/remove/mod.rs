@@ -36,7 +36,7 @@ struct Ended {
 struct Removed {
     removed: Vec<String>,
     remain: Vec<String>,
-    /// `true` if the processes had been removed before everywhere, so nothing was done.
+    /// `true` if all remaining processes had removed these processes before, so that nothing was done.
     already: bool,
     streams: Vec<Ended>,
     seconds: f64,
@@ -122,8 +122,8 @@ impl Cluster<'_> {
                 std::thread::sleep(LOOK);
             }
             if since.elapsed() > Duration::from_secs(self.args.timeout) {
-                let what = format_args!("not all that remain have agreed after {} s", self.args.timeout);
-                let remedy = "run it again: what was agreed on so far holds";
+                let what = format_args!("not all remaining processes have agreed after {} s", self.args.timeout);
+                let remedy = "run the command again: it continues from what was agreed on so far";
                 return Err(Failure::run(what, self.args.place.config.display(), remedy));
             }
         }
@@ -152,7 +152,7 @@ impl Cluster<'_> {
             .map_err(|error| unstarted(error.into(), &self.args.place.config))?;
         let taken = match ask(&paths, &question) {
             Ok(Some(Answer::Refused(why))) if targets.contains(process) => {
-                output.note(&format!("{} was to end, and refuses: {why}", self.name(process)));
+                output.note(&format!("{} was asked to end, and refuses: {why}", self.name(process)));
                 removal.absent(process)
             }
             Ok(Some(Answer::Refused(why))) => return Err(self.refused(process, &why)),
@@ -169,7 +169,7 @@ impl Cluster<'_> {
             }
             Err(error) => {
                 let what = format_args!("`{}`, which would remain, does not answer: {error}", self.name(process));
-                let remedy = "look at what it says; let it go on, or remove it as well";
+                let remedy = "look at its log; continue it if it is stopped, or remove it as well";
                 return Err(Failure::run(what, self.directory.display(), remedy));
             }
         };
@@ -178,30 +178,29 @@ impl Cluster<'_> {
 
     fn refused(&self, process: ProcessId, why: &str) -> Failure {
         let what = format_args!("`{}` refuses: {why}", self.name(process));
-        Failure::run(what, self.args.place.config.display(), "see to that, then run it again")
+        Failure::run(what, self.args.place.config.display(), "remove that cause, then run the command again")
     }
 
     fn failed(&self, error: &RemovalError) -> Failure {
         let config = self.args.place.config.display();
         let name = |process: &ProcessId| self.name(*process);
         match error {
-            RemovalError::Mode | RemovalError::Nobody => Failure::usage(error, config, "nothing is to be done"),
+            RemovalError::Mode | RemovalError::Nobody => Failure::usage(error, config, "there is nothing to do"),
             RemovalError::Minority { .. } => {
-                let remedy = "bring some of them back, or stop the cluster and start it anew without them";
+                let remedy = "remove fewer processes, or stop the cluster and start it anew without them";
                 Failure::usage(error, "--id", remedy)
             }
             RemovalError::Unreachable(process) => {
                 let here = if self.spread { " on this host" } else { "" };
                 let what = format!("`{}`, which would remain, cannot be reached{here}", name(process));
                 let place = format!("sockets in {}", self.directory.display());
-                let remedy =
-                    "all that remain must agree: name the --directory that they were told, or remove it as well";
+                let remedy = "all remaining processes must agree: name the --directory that they use, or remove that process as well";
                 Failure::run(what, place, remedy)
             }
             RemovalError::HalfWay(others) => {
                 let names = self.named(*others).join(",");
-                let what = format!("the removal of {names} was begun and is not over");
-                Failure::run(what, config, format!("run it again with --id {names}, alone or with others"))
+                let what = format!("the removal of {names} was begun and is not complete");
+                Failure::run(what, config, format!("run the command again with --id {names}, alone or with others"))
             }
             RemovalError::Refused(process, refusal) => self.refused(*process, &refusal.to_string()),
             RemovalError::Split { sender, index, by: (one, other) } => {

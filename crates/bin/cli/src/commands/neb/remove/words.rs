@@ -54,7 +54,7 @@ pub(super) enum Held {
 
 impl Asks for Question {
     type Answer = Answer;
-    // Enough for a window of values, in digits.
+    // Enough for the values of a full window, in digits.
     const LONGEST: u64 = 256 << 20;
 
     fn refuse(why: String) -> Answer {
@@ -144,7 +144,7 @@ impl Answer {
         }
     }
 
-    /// Returns the answer, or the text of a refusal, which is only for people.
+    /// Returns the answer, or the text of a refusal, which programs do not parse.
     pub(super) fn meant(self) -> Result<removal::Answer, String> {
         Ok(match self {
             Answer::Standing { round, operator, fenced, removed } => {
