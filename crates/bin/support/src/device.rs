@@ -9,7 +9,7 @@ use stentor_fabric_verbs::device::{self, Choice, Wanted};
 /// Returns the address of the device that the fabric `verbs` would choose.
 ///
 /// # Errors
-/// The reason why there is none.
+/// Returns the reason if there is no such device.
 pub fn rdma_address() -> Result<IpAddr, String> {
     rdma_choice().map(|choice| choice.gid.address())
 }
@@ -17,7 +17,7 @@ pub fn rdma_address() -> Result<IpAddr, String> {
 /// Returns the device, port and GID that the fabric `verbs` would choose on this host.
 ///
 /// # Errors
-/// The reason why there is none.
+/// Returns the reason if there is no such device.
 pub fn rdma_choice() -> Result<Choice, String> {
     Verbs::load().map_err(|error| error.to_string())?;
     let root = Path::new(device::ROOT);

@@ -1,4 +1,4 @@
-//! Errors that end a command early. Each says what is wrong, where, and what to do about it.
+//! Errors that end a command early. Each contains what is wrong, where, and what to do about it.
 
 use std::error::Error;
 use std::fmt;
@@ -90,14 +90,14 @@ impl Failure {
         )
     }
 
-    /// Returns a failure of a run that the system refused to continue. `otherwise` is the remedy if the error is not
+    /// Returns a failure of a run because of an error of the system. `otherwise` is the remedy if the error is not
     /// about a limit of the system.
     pub fn refused(error: &(dyn Error + 'static), place: impl fmt::Display, otherwise: &str) -> Self {
         Failure::run(error, place, OsError::remedy_in(error).unwrap_or(otherwise))
     }
 
-    /// Returns a failure of a system call. Unlike in [`refused`](Self::refused), the error does not say what was tried,
-    /// so `what` says it.
+    /// Returns a failure of a system call. `what` describes what was tried, which the error of the system does not
+    /// contain. [`refused`](Self::refused) is for errors that contain it.
     pub fn system(what: impl fmt::Display, error: &std::io::Error, place: impl fmt::Display, otherwise: &str) -> Self {
         Failure { what: format!("{what}: {error}"), ..Failure::refused(error, place, otherwise) }
     }
@@ -118,14 +118,14 @@ impl From<HistoryError> for Failure {
     fn from(error: HistoryError) -> Self {
         let remedy = match &error.fault {
             Fault::Io(_) => "name a history file (JSON Lines) that this user may read",
-            Fault::Empty | Fault::NotACluster => "begin each file with the line that its producer writes first",
+            Fault::Empty | Fault::NotACluster => "begin each file with its first line, the event `cluster`",
             Fault::ClusterDiffers { .. } | Fault::SecondCluster => {
-                "check the files of one run together, and only those"
+                "check the files of one run together, and no files of other runs"
             }
             Fault::Truncated => "leave the file out: it records nothing",
             Fault::Version(_) => "check it with the program of that version",
             Fault::NotItsOwn { .. } => {
-                "correct the line or its producer: each process records what it sends, and nobody else does"
+                "correct the line or its producer: only the process itself records what it sends"
             }
             _ => "correct the line or its producer; docs/history.md has the schema",
         };

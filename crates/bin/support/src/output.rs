@@ -63,7 +63,7 @@ impl Output {
     /// Prints the result at the end of a command and returns its verdict.
     ///
     /// # Errors
-    /// As [`report`](Self::report).
+    /// Returns the errors of [`report`](Self::report).
     pub fn conclude(self, report: &(impl Human + Serialize), verdict: Verdict) -> Result<Verdict, Failure> {
         self.report(report).map(|()| verdict)
     }
@@ -71,14 +71,14 @@ impl Output {
     /// Prints a result that the user asked for explicitly. `--quiet` does not silence it.
     ///
     /// # Errors
-    /// As [`report`](Self::report).
+    /// Returns the errors of [`report`](Self::report).
     pub fn payload(self, report: &(impl Human + Serialize)) -> Result<(), Failure> {
         let text = if self.json { document(report) } else { report.human(Style::of(&io::stdout())) };
         match print(&text) {
             Ok(0) => Ok(()),
             Ok(left) => {
                 let what = format_args!("nobody reads the result: its last {left} bytes were not printed");
-                Err(Failure::run(what, "standard output", "let the reader go on before this is stopped"))
+                Err(Failure::run(what, "standard output", "let the reader go on before stopping this command"))
             }
             Err(error) => Err(unprinted(&error)),
         }
@@ -109,7 +109,7 @@ impl Output {
         let style = Style::of(&io::stderr());
         complain(format!("{}: {failure}\n", style.bad("error")));
         if self.json {
-            // If this fails, there is no stream left for a complaint. The exit code still reports the failure.
+            // If this fails, no stream is left for the error. The exit code still reports the failure.
             let _ = print(&document(&FailureDocument { ok: false, error: failure }));
         }
     }
@@ -120,7 +120,7 @@ impl Output {
         self.bar(what, bytes, "{msg} {bar:30} {bytes}/{total_bytes}")
     }
 
-    /// Returns a progress bar over a number of things.
+    /// Returns a progress bar over a number of items.
     pub fn progress_count(self, what: &'static str, count: u64) -> ProgressBar {
         self.bar(what, count, "{msg} {bar:30} {pos}/{len} {eta}")
     }
@@ -151,7 +151,7 @@ impl Output {
 
 /// Rate at which a progress bar is drawn, per second.
 const DRAWS_PER_SECOND: u8 = 20;
-/// Longest time that a result waits for earlier lines on standard error to be written.
+/// Longest time for which a result is held back until earlier lines on standard error are written.
 const ORDER: Duration = Duration::from_millis(200);
 
 /// Severity of a line of a log.
@@ -190,8 +190,8 @@ pub fn log_line(level: Level, process: &str, text: &str) -> String {
 fn utc(since: Duration) -> String {
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    // Years that begin in March have their leap day at their end. 719468 days lie between the start of such a year 0
-    // and 1970.
+    // The computation uses years that begin in March, so that the leap day is the last day of a year. 719468 days lie
+    // between 1 March of year 0 and 1 January 1970.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -204,7 +204,7 @@ fn utc(since: Duration) -> String {
 
 /// Returns the failure of standard output that cannot be written.
 pub fn unprinted(error: &io::Error) -> Failure {
-    let remedy = OsError::remedy_for(error).unwrap_or("write somewhere else");
+    let remedy = OsError::remedy_for(error).unwrap_or("write to another file or device");
     Failure::run(format_args!("cannot write: {error}"), "standard output", remedy)
 }
 

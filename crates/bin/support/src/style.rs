@@ -69,7 +69,7 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Returns rows below the names of their columns, aligned as by [`columns`]. Returns nothing if there are no rows.
+/// Returns rows below the names of their columns, aligned as by [`columns`]. Returns an empty text without rows.
 pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let head = head.iter().map(|cell| (*cell).to_owned()).collect();
     let table: Vec<_> = std::iter::once(head).chain(rows).collect();

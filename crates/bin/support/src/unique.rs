@@ -1,6 +1,6 @@
 //! Names that are unique among processes, in whichever PID namespace each of them runs.
 //!
-//! A pid is not unique: containers that share a directory number their processes alike.
+//! A pid is not unique: containers that share a directory may have processes with equal pids.
 
 use std::collections::hash_map::RandomState;
 use std::fs::DirBuilder;

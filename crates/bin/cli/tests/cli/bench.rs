@@ -156,7 +156,8 @@ fn critical_path_is_computed_next_to_a_measured_pair() {
 
 #[test]
 fn device_is_measured_or_reported_missing() {
-    run(["bench", "fabric", "--fabric", "verbs", "--pcap", "x.pcap"]).refused(&["a capture or a bad network on verbs"]);
+    run(["bench", "fabric", "--fabric", "verbs", "--pcap", "x.pcap"])
+        .refused(&["a capture or network faults on verbs"]);
     let told = run(["bench", "fabric", "--fabric", "verbs", "-n", "100", "--rounds", "1", "--json"]);
     let has_device = fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some());
     if has_device {

@@ -142,7 +142,7 @@ fn unsupported_capture_is_refused_before_the_start() {
         refused("shm", &path("run.pcap"), &["on shared memory", "--fabric roce"]);
         refused("roce", &path("no/such/run.pcap"), &["cannot write", "No such file or directory"]);
         refused("roce", "/dev/full", &["cannot write to one pipe or device", "/dev/full"]);
-        refused("roce", "..", &["needs a file's name"]);
+        refused("roce", "..", &["needs a file name"]);
     }
     for command in &commands[..3] {
         let old = path("old.pcap");

@@ -270,7 +270,7 @@ fn events_of_another_process_are_refused() {
     run(["check", file.to_str().unwrap()]).refused(&[
         "forged.jsonl:2\n",
         "`multicast` of a message of `c0`, recorded by `g1.2`",
-        "each process records what it sends",
+        "only the process itself records what it sends",
     ]);
 }
 

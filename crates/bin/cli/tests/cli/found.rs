@@ -228,7 +228,7 @@ fn low_open_file_limit_is_raised_or_reported() {
         command
     };
     let few = ran(&within("ulimit -n 32").output().unwrap());
-    let says = few.stderr.contains("32 open files are allowed: with fewer than 34 it reaches nobody");
+    let says = few.stderr.contains("32 open files are allowed: with fewer than 34 this process cannot connect");
     assert!(few.code == 1 && says && few.stderr.contains("ulimit -n "), "{}", few.stderr);
     for (limits, warns) in [("ulimit -n 36", true), ("ulimit -Sn 36", false)] {
         let mut command = within(limits);

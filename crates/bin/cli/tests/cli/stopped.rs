@@ -73,7 +73,7 @@ fn stopped_follower_delays_no_other_is_reported_and_rejoins() {
     let (running, delivered) = deliver_while_stopped("g2.3");
     // Without expelling the stopped member, the group delivers only a window and the messages in flight.
     assert!(delivered > STOPPED.start + 150, "{delivered}");
-    let named = |name| running.read(name, "err").contains("g2.3 stands still: it takes nothing");
+    let named = |name| running.read(name, "err").contains("g2.3 stands still: it reads nothing");
     assert!(named("g2.1") || named("g2.2"));
     assert!(running.read("g2.1", "err").contains("g2.3 goes on, and is waited for again"));
 }

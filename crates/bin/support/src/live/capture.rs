@@ -1,4 +1,4 @@
-//! Captures of commands that start several processes: one file per process, as if each ran on its own host.
+//! Captures of packets for commands that start several processes: one file per process, as if each ran on its own host.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -51,7 +51,7 @@ impl Captures {
         let chances = bad.named().into_iter();
         let mut told: Vec<_> = chances.flat_map(|(name, _, chance)| [name.to_owned(), chance.to_string()]).collect();
         told.extend(["--delay".to_owned(), bad.delay.to_string(), "--seed".to_owned(), seed.to_string()]);
-        // A path that is not valid UTF-8 cannot be one of these, because it arrived as an argument.
+        // The path is valid UTF-8, because it was an argument of the command.
         told.extend(pcap.into_iter().map(|file| format!("--pcap={}", file.display())));
         told
     }
@@ -62,10 +62,10 @@ impl Captures {
         let Some(file) = &self.all.pcap else { return Ok(()) };
         let refuse = |what: &str, remedy: &str| Err(Failure::usage(what, file.display(), remedy));
         if file.file_name().is_none() || file.to_str().is_none() {
-            return refuse("a capture needs a file's name, of valid UTF-8", "name a file, like `run.pcap`");
+            return refuse("a capture needs a file name in valid UTF-8", "name a file, like `run.pcap`");
         }
         if fs::metadata(file).is_ok_and(|there| there.file_type().is_fifo() || there.file_type().is_char_device()) {
-            let remedy = "name a file; `stentor node` and `cast`, one process each, write to a pipe";
+            let remedy = "name a file; only commands of one process, as `stentor node` and `cast`, write to a pipe";
             return refuse("several processes cannot write to one pipe or device", remedy);
         }
         let processes = processes.into_iter();
@@ -90,7 +90,7 @@ fn file_of(file: &Path, process: &str, life: u32) -> PathBuf {
     }
 }
 
-/// Calls `start`, and removes the capture first if an earlier call made it.
+/// Calls `start` to start a process. Before that, removes the capture if an earlier call made it.
 ///
 /// A client tries client ids until one is free, and each attempt creates the capture again.
 pub fn begin_anew<T, E>(pcap: Option<&Path>, made: &Cell<bool>, start: impl FnOnce() -> Result<T, E>) -> Result<T, E> {

@@ -25,8 +25,8 @@ pub enum ProcessOutput<'a> {
     Files(&'a RunDirectory),
 }
 
-/// A child process in one of its lives. Its standard input is held open, so that it ends when its parent ends, for
-/// whatever reason.
+/// A child process in one of its lives. This process holds the child's standard input open. The input therefore ends,
+/// and with it the child, when this process ends for whatever reason.
 pub struct ChildProcess {
     /// Name of the process in the configuration.
     pub name: String,
@@ -50,8 +50,8 @@ impl ChildProcess {
     /// it in order.
     ///
     /// # Errors
-    /// Returns an error if an output file cannot be created, or if the system refuses the process. `unstarted` turns the latter into a
-    /// failure.
+    /// Returns an error if an output file cannot be created, or if the system cannot start the process. `unstarted`
+    /// converts the error of the system into a failure.
     pub fn start(
         (name, life): (&str, u32),
         mut command: Command,
@@ -106,7 +106,7 @@ impl ChildProcess {
         self.child.try_wait()
     }
 
-    /// Returns the exit status if the process ended although nobody asked it to.
+    /// Returns the exit status if the process ended unexpectedly.
     pub fn gone(&mut self) -> Option<ExitStatus> {
         if self.over { None } else { self.child.try_wait().ok().flatten() }
     }
@@ -134,7 +134,7 @@ impl ChildProcess {
         read(self.child.stderr.take())
     }
 
-    /// Returns the lines of its standard error, if that went into a file of this directory.
+    /// Returns the lines of the process's standard error, if that was written to a file of this directory.
     pub fn said(&self, directory: &RunDirectory) -> Vec<String> {
         let path: PathBuf = directory.file(&self.name, self.life, "err");
         let said = std::fs::read_to_string(path).unwrap_or_default();

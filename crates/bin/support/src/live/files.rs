@@ -1,4 +1,5 @@
-//! The limit of open files: how many a process needs when all its peers are connected, and how many the system allows.
+//! The limit of open files: the number that a process needs when all its peers are connected, and the number that the
+//! system allows.
 
 use std::fmt::Display;
 
@@ -16,8 +17,9 @@ const OWN: u64 = 36;
 /// Files that a lone member needs to start and to answer one control connection.
 const BARE: u64 = 30;
 
-/// Returns the files needed for each other member and for each client. A shm member with four others has 3.5 for each,
-/// plus regions while they are handed over; a client is one connection.
+/// Returns the numbers of files that a process needs for each other member and for each client. On `shm`, a member with
+/// four others was found to have 3.5 for each, plus regions while their descriptors are passed on; a client needs one
+/// connection.
 fn per_peer(fabric: FabricKind) -> (u64, u64) {
     match fabric {
         FabricKind::Shm | FabricKind::Sim => (4, 2),
@@ -66,7 +68,7 @@ impl Need {
         }
         let Need { files, least, whom } = self;
         let what =
-            format!("{most} open files are allowed: with fewer than {least} it reaches nobody, and nobody reaches it");
+            format!("{most} open files are allowed: with fewer than {least} this process cannot connect to any other");
         let remedy = format!(
             "raise the limit to {files}, which is enough when {whom} are there (ulimit -n {files}; LimitNOFILE={files} of a service)"
         );
@@ -88,7 +90,7 @@ impl Need {
         }
         let (files, whom, most) = (self.files, &self.whom, getrlimit(Resource::Nofile).current.unwrap_or(wanted));
         Some(format!(
-            "{most} open files are allowed, and it may need {files} when {whom} are there: whoever comes last may be refused; raise \
+            "{most} open files are allowed, and it may need {files} when {whom} are there: the last peers to connect may be refused; raise \
              the limit before the start (ulimit -n {files}; LimitNOFILE={files} of a service), or lower `clients` in [limits]"
         ))
     }

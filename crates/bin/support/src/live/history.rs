@@ -1,7 +1,7 @@
 //! The file of a history. It contains whole lines, or does not exist.
 //!
-//! Space is reserved before lines are written, so that a full disk refuses the reservation and never cuts a line in
-//! half. `LAST_WORD_BYTES` are kept back for the final event, which says that nothing more is recorded.
+//! Space is reserved before lines are written. On a full disk the reservation fails, so no line is written in part.
+//! `LAST_WORD_BYTES` are kept back for the final event, which records that the history ends there.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
@@ -21,11 +21,11 @@ use crate::Failure;
 const LAST_WORD_BYTES: u64 = 512;
 /// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes reserved at a time, if the disk has room for as many.
+/// Number of bytes that are reserved at a time, if the disk has room for them.
 const AHEAD_BYTES: u64 = 256 << 10;
 
-/// A history that is being written. Each write consists of whole lines. After a failed write only one more is tried,
-/// that of the final event.
+/// A history that is being written. Each write consists of whole lines. After a failed write, only the final event may
+/// be written.
 #[derive(Debug)]
 pub struct HistoryFile {
     file: File,
@@ -115,10 +115,10 @@ pub fn read_history(path: &Path) -> Result<(Reader<BufReader<File>>, Cluster), F
     Ok(Reader::open(path.display().to_string(), BufReader::with_capacity(READ_BYTES, file))?)
 }
 
-/// Returns the failure of a process that can no longer write its history. The history already contains its final event.
+/// Returns the failure of a process that can no longer write its history, for use after the final event was written.
 pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
     let Failure { remedy, .. } = Failure::cannot_write(path, error);
-    let what = format_args!("cannot write the history: {error}; what it has is whole, and it ends there");
+    let what = format_args!("cannot write the history: {error}; it ends before this point, with a whole line");
     Failure::run(what, path.display(), remedy)
 }
 

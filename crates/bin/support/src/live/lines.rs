@@ -102,7 +102,7 @@ fn forward(input: &mut dyn BufRead, limit: usize, too_long: TooLong, lines: &Syn
 
 fn next_line(input: &mut dyn BufRead, number: u64, limit: usize, too_long: TooLong) -> Option<Line> {
     let mut line = Vec::new();
-    // A line of `limit` bytes with a line feed has one byte less. Longer lines are never read whole.
+    // A line of `limit` bytes with its line feed is one byte shorter than this. Longer lines are never read whole.
     match input.take(limit as u64 + 2).read_until(b'\n', &mut line) {
         Ok(0) => return None,
         Ok(_) => {}

@@ -66,18 +66,18 @@ pub fn plan(config: &Path) -> Result<ClusterRuntime, Failure> {
     let parsed = ClusterConfig::load(config)?;
     if parsed.fabric() == FabricKind::Sim {
         let remedy = "set fabric = \"shm\", \"roce\", \"verbs\" or \"ofi\"; `stentor sim` simulates";
-        return Err(Failure::usage("fabric \"sim\" has no processes of its own", config.display(), remedy));
+        return Err(Failure::usage("fabric \"sim\" has no real processes", config.display(), remedy));
     }
     ClusterRuntime::new(parsed).map(|plan| plan.with_file(config)).map_err(|error| unstarted(error, config))
 }
 
-/// Returns what a process of any fabric needs besides its configuration.
+/// Returns the parameters that a process on any fabric needs in addition to its configuration.
 pub fn bind_config(config: &Path, sockets: PathBuf, bind: Option<IpAddr>, network: &Network) -> BindConfig {
     let (pcap, chances, seed) = (network.pcap.clone(), network.bad.chances(), network.seed);
     BindConfig { sockets, bind, pcap, chances, seed, ..BindConfig::beside(config) }
 }
 
-/// Starts the client with a given id. `told` returns the network arguments of a process, by its name.
+/// Starts the client with a given id. `told` returns the network arguments of a process by its name.
 pub fn start_client<F: ClusterFabric>(
     plan: &ClusterRuntime,
     client: ClientId,
@@ -102,13 +102,13 @@ pub fn refuse_foreign(
     }
 }
 
-/// Refuses a capture or a faulty network on fabrics where the device or libfabric makes the packets. This process can
-/// neither record nor change such packets.
+/// Refuses a capture or a faulty network on fabrics where the device or libfabric makes the packets, because this
+/// process can neither record nor change these packets.
 pub fn refuse_traffic(network: &Network, place: impl Display) -> Result<(), Failure> {
     if network.pcap.is_none() && !network.bad.chances().is_any() {
         return Ok(());
     }
-    let what = "a capture or a bad network on verbs or ofi, where the device or libfabric makes the packets";
+    let what = "a capture or network faults on verbs or ofi, where the device or libfabric makes the packets";
     let remedy = "leave out --pcap and the chances; `tcpdump -i INTERFACE` sees what goes over a network interface";
     Err(Failure::usage(what, place, remedy))
 }
@@ -118,7 +118,7 @@ pub fn refuse_network(bind: Option<IpAddr>, network: &Network, place: impl Displ
     if bind.is_none() && network.pcap.is_none() && !network.bad.chances().is_any() {
         return Ok(());
     }
-    let what = "an address, a capture or a bad network on shared memory, which has none of them";
+    let what = "an address, a capture or network faults on shared memory, which has none of them";
     Err(Failure::usage(
         what,
         place,
@@ -126,8 +126,8 @@ pub fn refuse_network(bind: Option<IpAddr>, network: &Network, place: impl Displ
     ))
 }
 
-/// Returns groups by name, in rising order. Refuses a group that is named twice, because the user may have meant
-/// another.
+/// Returns the ids of the named groups, in rising order. Refuses a group that is named twice, because the user may have
+/// meant another one.
 pub fn groups(plan: &ClusterRuntime, names: &[String], config: &Path) -> Result<Vec<GroupId>, Failure> {
     let known = || plan.config().groups().iter().map(stentor::config::GroupConfig::id).collect::<Vec<_>>().join(", ");
     let group = |name: &String| {
@@ -180,7 +180,7 @@ pub fn with_fault(mut process: String, unresolved: Option<&str>) -> String {
     process
 }
 
-/// Remedy for a host name that resolves to no address or to a wrong one, on whatever host it is looked up.
+/// Remedy for a host name that resolves to no address, or to a wrong one, on some host.
 pub const MEND_NAME: &str =
     "mend the name on every host (/etc/hosts, DNS), or write the address into the configuration of all";
 
@@ -190,7 +190,7 @@ pub fn addressed(config: &ClusterConfig, member: &MemberConfig) -> String {
     format!("{}{address}", member.id())
 }
 
-/// Returns the name under which the processes of a broadcast meet.
+/// Returns the name of the directory in which the processes of a broadcast find each other.
 pub fn neb_meeting_name(plan: &ClusterRuntime) -> String {
     format!("{}.neb", plan.meeting_name())
 }

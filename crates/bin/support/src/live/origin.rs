@@ -1,5 +1,5 @@
-//! The origin of a process in one line, for operators who compare the origins of processes that do not connect to each
-//! other.
+//! One line that describes from what a process was started. Operators compare these lines of processes that do not
+//! connect to each other.
 
 use std::path::Path;
 
@@ -51,8 +51,9 @@ pub fn key_fingerprint(config: &ClusterConfig, directory: &Path) -> Option<Strin
     Some(fingerprint_of(&config.key()?.read(directory).ok()?))
 }
 
-/// Returns a fingerprint by which operators compare the keys of two hosts without showing them: the first four bytes of
-/// SHA-256 of a prefix and the key. Four bytes distinguish keys, and reveal nothing about a key that cannot be guessed.
+/// Returns a fingerprint with which operators compare the keys of two hosts without showing the keys: the first four
+/// bytes of SHA-256 of a prefix and the key. Four bytes distinguish keys, and reveal nothing about a key that cannot be
+/// guessed.
 fn fingerprint_of(key: &[u8]) -> String {
     let hash = Sha256::new().chain_update(b"stentor key fingerprint 1\0").chain_update(key).finalize();
     hex(&hash[..4])

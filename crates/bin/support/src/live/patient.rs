@@ -1,16 +1,16 @@
-//! Starts a process although its port or seat was held by another process a moment ago.
+//! Starts a process whose port or seat another process may still hold for a moment.
 //!
-//! The kernel frees what a killed process held only after it has torn the process down ([`InUse`]). A start that finds
-//! its seat in use therefore retries for some seconds, and reports what it waits for.
+//! The kernel frees the ports and locks of a killed process only after it has torn the process down ([`InUse`]). A
+//! start that finds its port or seat in use therefore retries for some seconds, and reports what it waits for.
 
 use stentor::runtime::{InUse, StartError, tcp_port};
 use stentor_fabric_roce::StartError as RoceError;
 use stentor_host::StartError as ShmError;
 use stentor_soft_switch::{SessionError, StartError as SwitchError};
 
-/// An error that may come from another process that holds this one's port or seat.
+/// An error of a start. Its cause may be that another process holds the port or seat.
 pub trait Busy {
-    /// Returns what is in use, if that is the cause of the error and may pass.
+    /// Returns a description of the port or seat in use, if that is the cause of the error and may soon change.
     fn busy(&self) -> Option<String>;
 }
 

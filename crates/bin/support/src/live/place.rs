@@ -12,7 +12,7 @@ use stentor_fabric::ProcessId;
 use super::{MEND_NAME, Missed, Refusals, Waiting, missed, unstarted, whereabouts};
 use crate::Failure;
 
-/// A client that has joined: a majority of each of its groups counts.
+/// A client that has joined: a majority of each of its groups counts for flow control.
 pub struct Joined<F: FabricDiagnostics> {
     /// The client.
     pub client: Client<F>,
@@ -42,7 +42,7 @@ pub struct Joining<'a, F: FabricDiagnostics> {
     pub check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
-/// Reports and checks while a client waits to join.
+/// The hooks that are called while a client waits to join. They report what it waits for, and end the wait.
 struct Watch<'a, 'b, F: FabricDiagnostics, N> {
     joining: &'a Joining<'b, F>,
     note: N,
@@ -119,12 +119,12 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
     }
 
     fn no_place(&self, asked: Option<ClientId>) -> Failure {
-        let remedy = "wait until a client ends, or start the groups that are down; or give the cluster more places: `clients` in [limits]";
+        let remedy = "wait until a client ends, or start the groups that are down; or raise the number of client ids: `clients` in [limits]";
         match asked {
             Some(_) => Failure::usage(
                 "this client is running, or a group that it needs is down",
                 "--client",
-                "name another, or none: then a free one is taken",
+                "name another client id, or leave it out to use a free one",
             ),
             None => Failure::run("no client's place is free", self.config.display(), remedy),
         }
@@ -156,7 +156,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
     fn unanswered(&self) -> (String, String) {
         (
             "all members are there, but they do not answer".to_owned(),
-            "a client waits for a majority of each group that it multicasts to, and of the home group of its place: `stentor leader show` \
+            "a client waits for a majority of each group that it multicasts to, and of the home group of its client id: `stentor leader show` \
              says which group does not work, and why"
                 .to_owned(),
         )
@@ -181,7 +181,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         remedies.extend(Missed::remedies(&missed));
         let named = self.directory.map_or(String::new(), |directory| format!(" --directory {}", directory.display()));
         remedies.push(format!(
-            "a client begins when a majority of each group that it multicasts to is up, and of the home group of its place: start those that \
+            "a client begins when a majority of each group that it multicasts to is up, and of the home group of its client id: start those that \
              do not run with `stentor node --config {}{named} --id ID`{}",
             self.config.display(),
             if is_shm && named.is_empty() { ", with the same --directory if one is named" } else { "" }

@@ -67,7 +67,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
         written.map(|()| Some(id)).map_err(|error| self.unwritten(&error))
     }
 
-    /// Handles connection events if that is due, and sleeps for at most `longest` if there is nothing to do.
+    /// Handles connection events if they are due. Sleeps for at most `longest` if there is nothing to do.
     ///
     /// # Errors
     /// Returns an error if the process cannot sleep on its fabric.
@@ -94,7 +94,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
         Failure::run(error, self.place, "`stentor doctor` says what this machine can do")
     }
 
-    /// Writes the buffered rest of the history.
+    /// Writes all buffered events of the history.
     ///
     /// # Errors
     /// Returns an error if it cannot be written.

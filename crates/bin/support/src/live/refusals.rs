@@ -10,20 +10,20 @@ use stentor_fabric::{ProcessId, Refusal};
 use super::Repeats;
 use crate::Failure;
 
-/// Time between the first final refusal and the decision to end this process. Further peers that refuse it within this
-/// time are named in the same error.
+/// Time between the first final refusal and the decision to end this process. The error also names the peers that
+/// refuse this process within this time.
 const JOINED: Duration = Duration::from_millis(500);
 
 /// The peer, the address and the reason of a refusal.
 type Source = (Option<ProcessId>, Option<IpAddr>, String);
 
-/// Longest reason that is repeated in full, in bytes. Only the first part of a longer one is repeated.
+/// Longest reason that a later report contains in full, in bytes. Of a longer reason it contains only the first part.
 const BRIEF: usize = 100;
 /// Longest time for which a refusal that may end this process is held back. If the process ends, its error contains the
 /// reason, too.
 const KEPT_BACK: Duration = Duration::from_secs(2);
 
-/// A refusal by a peer that will not change its mind.
+/// A refusal by a peer that will refuse this process until one of the two is started differently.
 struct Foreign {
     /// The peer and its address.
     who: String,
@@ -41,7 +41,7 @@ pub struct Refusals {
     since: Option<Instant>,
     /// Reports that are made only if the process does not end with an error that contains them.
     kept_back: Vec<String>,
-    /// `true` once refusals do not end this process any more.
+    /// `true` once some peer has accepted this process, so that refusals cannot end it any more.
     goes_on: bool,
     /// Description of the last refusal.
     last: Option<String>,
@@ -76,7 +76,7 @@ impl Refusals {
         self.let_go(&mut say);
     }
 
-    /// Makes the reports that were held back, once it is clear that they do not end the process.
+    /// Makes the reports that were held back, once it is clear that the refusals do not end the process.
     fn let_go(&mut self, say: &mut impl FnMut(&str)) {
         if self.goes_on || self.since.is_none_or(|since| since.elapsed() >= KEPT_BACK) {
             self.kept_back.drain(..).for_each(|text| say(&text));
@@ -212,7 +212,7 @@ mod tests {
         let failure = refusals.final_word(2, |_| true, &"g1.3").expect("both refuse it");
         assert!(failure.what.starts_with("p1 at 127.0.0.1:7101 and p2 at 127.0.0.1:7101: they have configuration A"));
         assert_eq!(failure.what.matches("some of these settings differ").count(), 1, "{}", failure.what);
-        // These two are no majority, so the process continues and the refusals are reported.
+        // Two refusals are not enough, so the process continues and the refusals are reported.
         assert!(refusals.final_word(3, |_| true, &"g1.3").is_none());
         let mut said = Vec::new();
         refusals.let_go(&mut |text: &str| said.push(text.to_owned()));

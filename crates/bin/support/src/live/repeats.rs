@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// First and longest pause between two reports of one event. An event that does not happen for the longest pause is new
-/// when it happens again.
+/// First and longest pause between two reports of one event. An event that has not happened for the longest pause
+/// counts as new when it happens again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
 /// Number of events that are tracked. Further events are dropped until a tracked one expires.
 const MOST: usize = 64;
@@ -45,11 +45,11 @@ impl<K> Default for Repeats<K> {
 }
 
 impl<K: Clone> Repeats<K> {
-    /// Returns the events that happened within a pause and were not reported, oldest first, once one such pause is
-    /// over.
+    /// Returns the events that happened during their pauses and were not reported, oldest first. Returns none before
+    /// the first of these pauses is over.
     ///
-    /// All of them are returned together. If several states alternate, the last one reported is therefore the present
-    /// one.
+    /// All such events are returned together, even those whose pauses are not over. If several states alternate, the
+    /// last one in the report is therefore the present one.
     pub fn due(&mut self, now: Instant) -> Vec<(K, Times)> {
         let is_due = |entry: &Entry<K>| entry.times > 0 && now.saturating_duration_since(entry.said) >= entry.pause;
         if !self.0.iter().any(is_due) {
@@ -95,7 +95,7 @@ impl<K: PartialEq> Repeats<K> {
 mod tests {
     use super::*;
 
-    /// Returns the seconds of a day in which an event is reported that happens twice a second.
+    /// Lets an event happen twice a second for a day. Returns the seconds at which it is reported.
     fn said_at(repeats: &mut Repeats<u32>, what: u32, begin: Instant) -> Vec<(u64, Times)> {
         let at = |half: u64| begin + Duration::from_millis(500 * half);
         (0..2 * 86_400).filter_map(|half| Some((half / 2, repeats.happened(what, at(half))?))).collect()

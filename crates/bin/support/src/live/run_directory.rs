@@ -21,8 +21,8 @@ const SOCKETS: &str = "sockets";
 /// Longest line of a history, in bytes.
 const LONGEST_LINE: u64 = 256 << 10;
 
-/// The directory of one run. It is removed at the end, even if this process is killed, unless it is to be kept. A
-/// directory that the user named is never removed.
+/// The directory of one run. It is removed at the end, even if this process is killed, unless [`keep`](Self::keep) was
+/// called. A directory that the user named is never removed.
 pub struct RunDirectory {
     path: PathBuf,
     config: PathBuf,
@@ -35,8 +35,8 @@ impl RunDirectory {
     /// Name of the file with the cluster's key, in the directory.
     pub const KEY: &str = "cluster.key";
 
-    /// Creates the directory. It is the one that the user named, which must be empty or absent, or a new temporary one
-    /// whose name contains `what`.
+    /// Creates the directory: the one that the user named, which must be empty or absent, or a new temporary one whose
+    /// name contains `what`.
     ///
     /// # Errors
     /// Returns an error if it cannot be created or is not empty, or if the process that removes it cannot be started.
@@ -132,7 +132,7 @@ impl RunDirectory {
     /// # Errors
     /// Returns an error if the directory cannot be read.
     pub fn histories(&self) -> Result<Vec<PathBuf>, Failure> {
-        let unreadable = |error| Failure::run(error, self.path.display(), "let nobody else change that directory");
+        let unreadable = |error| Failure::run(error, self.path.display(), "let no other program change that directory");
         let entries = fs::read_dir(&self.path).map_err(unreadable)?;
         let paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
         let mut paths = paths.map_err(unreadable)?;

@@ -9,8 +9,8 @@ use stentor_host::{About, Source};
 
 use crate::Failure;
 
-/// Returns the failure of a process whose name is taken by a running one. `source` is the configuration that it was to
-/// start from.
+/// Returns the failure of a process that cannot start because a process of the same name is running. `source` is the
+/// configuration from which it was to start.
 pub fn already(name: &str, cluster: &str, pid: i32, about: Option<&About>, source: &Source) -> Failure {
     let address = about.and_then(|about| source.addresses.get(about.me.index()));
     let (what, remedy) = told_running(name, cluster, pid, about, address.map(String::as_str));
@@ -46,7 +46,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// Returns a clause that says how the member runs.
+    /// Returns a clause that describes the member's process.
     pub fn text(&self) -> String {
         let Missed { name, pid, elsewhere } = self;
         let mut text = format!("{name} runs on this host, {}", as_pid(*pid));

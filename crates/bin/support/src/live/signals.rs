@@ -1,11 +1,11 @@
 //! Handling of signals, and the ways to ask a running process to end.
 //!
 //! SIGINT, SIGTERM and SIGHUP ask a process to end. A command that has work to finish [catches](Interrupt::catch) them
-//! and polls. After the first signal it ends in order; after the second it skips whatever it would wait for. If it does
-//! not poll, the thread of this module ends the process: [`UNHEARD`] after the first signal, [`INSISTED`] after the
-//! second, and at once after the third. A command that does not catch them ends at the first. SIGUSR1 and SIGUSR2 are
-//! ignored with a warning. SIGXFSZ does not end the process either: a write beyond `ulimit -f` fails with an error
-//! instead.
+//! and polls. After the first signal it ends in order; after the second it no longer waits for its remaining work. If
+//! it does not poll or end, the thread of this module ends the process: [`UNHEARD`] after the first signal,
+//! [`INSISTED`] after the second, and at once after the third. A command that does not catch the signals ends at the
+//! first. SIGUSR1 and SIGUSR2 are ignored with a warning. SIGXFSZ does not end the process either: a write beyond
+//! `ulimit -f` fails with an error instead.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -167,7 +167,7 @@ fn listen(asked: &Asked, came: &[Arc<AtomicBool>], mut ear: UnixStream) {
 /// Ends the process as the signal's default action does. SIGHUP is logged first, because no user has typed it.
 fn end_as_usual(signal: i32, name: &str) {
     if signal == SIGHUP {
-        complain(log_line(Level::Error, "stentor", &format!("ended by {name}: whoever held its terminal hung up")));
+        complain(log_line(Level::Error, "stentor", &format!("ended by {name}: its terminal or connection was closed")));
         flush_errors(LAST_WORDS);
     }
     remove_partial_files();
@@ -176,7 +176,7 @@ fn end_as_usual(signal: i32, name: &str) {
 
 fn end_by_force(why: &str) -> ! {
     remove_partial_files();
-    complain(log_line(Level::Error, "stentor", &format!("this process {why}: what it had in hand is not finished")));
+    complain(log_line(Level::Error, "stentor", &format!("this process {why}: its last work may be incomplete")));
     flush_errors(LAST_WORDS);
     low_level::exit(1)
 }
@@ -201,7 +201,7 @@ impl Interrupt {
         let watch = match WATCH.get() {
             Some(Ok(watch)) => watch,
             Some(Err(error)) => return Err(uncaught(error)),
-            None => return Err(uncaught(&std::io::Error::other("nobody waits for them"))),
+            None => return Err(uncaught(&std::io::Error::other("signal handling was not started"))),
         };
         watch.asked.caught.store(true, Ordering::Release);
         for signal in [SIGINT, SIGTERM] {
@@ -220,7 +220,7 @@ impl Interrupt {
         came
     }
 
-    /// Returns whether a second signal has arrived. The command then skips everything that it would wait for.
+    /// Returns whether a second signal has arrived. The command then no longer waits for its remaining work.
     pub fn insists(&self) -> bool {
         self.0.times.load(Ordering::Relaxed) > 1
     }
@@ -250,12 +250,12 @@ pub fn follow(parent: i32) -> Result<(), Failure> {
         .map_err(|error| Failure::run(std::io::Error::from(error), &place, "start the node without --follow"))?;
     if getppid().map(Pid::as_raw_pid) != Some(parent) {
         let remedy = "start the node without --follow";
-        return Err(Failure::run("the process that started this one is gone", place, remedy));
+        return Err(Failure::run("the process that started this one has ended", place, remedy));
     }
     Ok(())
 }
 
-/// Stops when standard input ends: when the process at the other end closes it or dies.
+/// Sets `stop` when standard input ends, which is when the process at the other end closes it or dies.
 pub fn stop_at_end_of_input(stop: Arc<Stop>) -> Result<(), Failure> {
     let work = move || {
         let mut ignored = [0; 256];

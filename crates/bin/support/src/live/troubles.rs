@@ -1,4 +1,4 @@
-//! Reports the troubles of a fabric.
+//! Reports troubles of a fabric, such as connections that fail.
 
 use std::time::Instant;
 
@@ -9,8 +9,8 @@ use super::Repeats;
 
 /// The troubles of a fabric that a process has reported.
 ///
-/// Invariant: troubles that `repeats` held back are reported when their pause ends. The last report about a matter
-/// therefore describes its present state.
+/// Invariant: troubles that `repeats` held back are reported when their pause ends. The last report about a peer or a
+/// resource therefore describes its present state.
 #[derive(Default)]
 pub struct Troubles {
     repeats: Repeats<String>,
@@ -19,7 +19,7 @@ pub struct Troubles {
 }
 
 impl Troubles {
-    /// Reports each new trouble of a fabric, and those whose pause is over.
+    /// Reports each new trouble of a fabric, and the earlier ones whose pause is over.
     pub fn report<F: FabricDiagnostics>(&mut self, fabric: &mut F, mut say: impl FnMut(&str)) {
         while let Some(trouble) = fabric.next_trouble() {
             self.note(&trouble, &mut say);
@@ -44,8 +44,8 @@ impl Troubles {
         for process in now.iter().filter(|process| !before.contains(process)) {
             let name = name(*process);
             let text = format!(
-                "{name} stands still: it takes nothing that is written to it, so nobody waits for it any more; when it goes on it gets \
-                 what it missed"
+                "{name} stands still: it reads nothing that is written to it, so this process waits for it no longer; when it goes on it \
+                 gets what it missed"
             );
             self.note(&text, &mut say);
         }

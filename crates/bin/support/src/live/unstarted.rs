@@ -98,7 +98,7 @@ fn listeners_at(address: SocketAddr) -> String {
     format!("ss -ltnp 'src {address} or src 0.0.0.0:{port} or src [::]:{port}'")
 }
 
-/// Returns the error with the name of the peer in place of its number, by which fabrics know it.
+/// Returns the error as text, with the name of the peer in place of its number. Fabrics know processes by number only.
 fn by_name(error: &ConnectError, name: impl Fn(ProcessId) -> Option<String>) -> String {
     let (ConnectError::UnknownProcess(peer)
     | ConnectError::System { peer, .. }
@@ -107,11 +107,12 @@ fn by_name(error: &ConnectError, name: impl Fn(ProcessId) -> Option<String>) -> 
     else {
         return error.to_string();
     };
-    // In each of these messages, the number is the first word of its kind.
+    // In each of these messages, the peer's number is the first text of that form.
     name(*peer).map_or_else(|| error.to_string(), |name| error.to_string().replacen(&peer.to_string(), &name, 1))
 }
 
-/// Returns the failure of a process that cannot meet the other processes of its host.
+/// Returns the failure of a process that cannot use the directory or the locks by which processes of a host find each
+/// other.
 fn unmet(error: ShmError, config: &Path) -> Failure {
     let place = config.display();
     match error {
@@ -133,14 +134,14 @@ fn unmet(error: ShmError, config: &Path) -> Failure {
     }
 }
 
-/// Returns the failure of a process without an address.
+/// Returns the failure of a process whose address cannot be determined or used.
 fn unresolved(error: AddressError, config: &Path) -> Failure {
     let place = config.display();
     match error {
         AddressError::Family { .. } => Failure::usage(
             error,
             place,
-            "give all members addresses of one kind in the configuration; --bind, where it was given, has to name one of that kind",
+            "give all members IPv4 addresses in the configuration, or all IPv6 addresses; the address of --bind must be of the same kind",
         ),
         AddressError::Unknown { ref process, .. } if process == "a client" => {
             Failure::usage(error, place, "mend the route to that address, or name an address of this host with --bind")

@@ -1,4 +1,4 @@
-//! The processes that a process waits for when it starts.
+//! Reports of the processes for which a process waits when it starts.
 
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,8 @@ impl Waiting {
         self.look_and_explain(now, whom, String::new)
     }
 
-    /// Returns the report that is due now, if any, and appends the text that `why` returns. Calls `why` only if a
-    /// report is due: a change of that text does not make a report due.
+    /// Returns the report that is due now, if any, followed by the text that `why` returns. Calls `why` only if a
+    /// report is due, so a change of that text alone causes no report.
     pub fn look_and_explain(
         &mut self,
         now: Instant,

@@ -15,7 +15,7 @@ use crate::live::lock;
 
 /// Capacity of the queue, in bytes.
 const MOST_BYTES: usize = 256 << 10;
-/// Time without progress of the reader after which a process that ends gives up.
+/// Longest time without progress of the reader for which a process that ends still waits.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Texts that wait to be written.
@@ -25,9 +25,9 @@ struct Queue {
     bytes: usize,
     /// Lines that were dropped since the last text that fitted.
     lost: u64,
-    /// `true` while the thread writes a text, which is not in the queue any more.
+    /// `true` while the thread writes a text that it has removed from the queue.
     writing: bool,
-    /// Number of texts that were written or given up.
+    /// Number of texts that were written, or dropped because they could not be written.
     done: u64,
 }
 
@@ -105,7 +105,7 @@ impl Errors {
         }
     }
 
-    /// Waits until everything is written, or until nothing was written for `patience`. Returns whether everything was
+    /// Waits until all texts are written, or until no text was written for `patience`. Returns whether all were
     /// written.
     fn flush(&self, patience: Duration) -> bool {
         let mut queue = self.queue();
@@ -196,7 +196,7 @@ mod tests {
         }
         assert!(!errors.flush(Duration::from_millis(50)));
         assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
-        // Now a thread reads the pipe. Each line either arrives, or a report of lost lines counts it.
+        // From here, a thread reads the pipe. Each line either arrives or is counted in a report of lost lines.
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
             let (mut reader, mut text) = (File::from(reader), String::new());

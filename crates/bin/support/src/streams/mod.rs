@@ -1,8 +1,8 @@
 //! Standard input, output and error, which all commands use.
 //!
-//! Another process that shares a stream with this one may have made it non-blocking, may not read it, or may have
-//! closed it. `EAGAIN` is waited for and is never an error. A separate thread writes standard error, so that threads
-//! that run a protocol or handle signals do not wait for its reader.
+//! Another process that shares a stream with this one may have made the stream non-blocking, may not read it, or may
+//! have closed it. After `EAGAIN`, reads and writes wait and try again. A separate thread writes standard error, so
+//! that threads that run a protocol or handle signals do not wait for its reader.
 
 mod errors;
 mod input;

@@ -26,11 +26,11 @@ impl Write for StandardOutput {
     }
 }
 
-/// Writes to standard output until everything is written or `stopping` returns `true`. Returns the number of bytes that
+/// Writes to standard output until all bytes are written or `stopping` returns `true`. Returns the number of bytes that
 /// were not written.
 ///
 /// # Errors
-/// The error of the system; [`ErrorKind::BrokenPipe`] if the reader has closed the stream.
+/// Returns the error of the system, which is [`ErrorKind::BrokenPipe`] if the reader has closed the stream.
 pub fn write_until(bytes: &[u8], stopping: &dyn Fn() -> bool) -> io::Result<usize> {
     write_to(stdout(), bytes, stopping)
 }

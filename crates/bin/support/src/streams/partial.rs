@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use crate::live::lock;
 use crate::unique;
 
-/// Incomplete files of this process. They are removed when it is ended by force.
+/// Incomplete files of this process, which are removed even if the process exits without running destructors.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file that is being written under a temporary name next to its target. Dropping it removes it.
+/// A file that is being written under a temporary name next to its target. Dropping this value removes the file.
 #[derive(Debug)]
 pub struct Partial {
     part: PathBuf,
@@ -27,7 +27,7 @@ impl Partial {
     /// Creates a file that will get the name `target`, which must not exist yet.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`], and errors of the system.
+    /// Returns [`ErrorKind::AlreadyExists`] if the target exists, or an error of the system.
     pub fn create(target: &Path) -> io::Result<(Self, File)> {
         if fs::symlink_metadata(target).is_ok() {
             return Err(ErrorKind::AlreadyExists.into());
@@ -48,7 +48,7 @@ impl Partial {
     /// Gives the complete file its name.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] if that name exists by now, and errors of the system.
+    /// Returns [`ErrorKind::AlreadyExists`] if a file of that name exists by now, or an error of the system.
     pub fn keep(self) -> io::Result<()> {
         match renameat_with(CWD, &self.part, CWD, &self.target, RenameFlags::NOREPLACE) {
             // This file system or kernel cannot check and rename in one step.
@@ -60,7 +60,7 @@ impl Partial {
     }
 }
 
-/// Handling of a file that has the name already.
+/// Handling of an existing file with the name of the new one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
     /// The existing file is kept, and nothing is written.
@@ -78,7 +78,7 @@ pub const SECRET: u32 = 0o600;
 /// directly.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`], and errors of the system.
+/// Returns [`ErrorKind::AlreadyExists`] if the file exists and is to be kept, or an error of the system.
 pub fn write_whole(target: &Path, bytes: &[u8], existing: Existing, mode: u32) -> io::Result<()> {
     if existing == Existing::Stays {
         if fs::symlink_metadata(target).is_ok() {

@@ -168,7 +168,7 @@ impl Sink {
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => self.abandoned = true,
                 Err(error) => {
                     let what = format_args!("cannot write deliveries: {error}");
-                    let remedy = OsError::remedy_for(&error).unwrap_or("write somewhere else");
+                    let remedy = OsError::remedy_for(&error).unwrap_or("write to another file or device");
                     self.failed = Some(Failure::run(what, "standard output", remedy));
                 }
             }
