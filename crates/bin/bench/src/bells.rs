@@ -1,4 +1,4 @@
-//! Wake-ups between the processes of a bound in shared memory, and the pauses of idle ones.
+//! Wake-ups between the processes of a bound in shared memory, and the pauses of idle processes.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::shared_area::SharedArea;
 /// Wakes the processes in whose memory this process has stored data.
 pub(super) struct Bells<'a> {
     area: &'a SharedArea,
-    /// Processes that have been stored to since the last flush.
+    /// Processes in whose memory this process has stored data since the last flush.
     touched: Vec<usize>,
     pause: Pause<'a>,
 }

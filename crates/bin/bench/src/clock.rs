@@ -23,7 +23,8 @@ pub(super) struct Grain {
 impl Grain {
     pub(super) fn measure() -> Self {
         const READS: u32 = 200;
-        /// Number of batches, at least; and at most, if they take no longer than [`LONGEST`].
+        /// Smallest and largest number of batches. After the smallest number, the measurement ends once it has taken
+        /// [`LONGEST`].
         const BATCHES: [u32; 2] = [20, 200];
         /// Time limit in nanoseconds, for hosts where reading the clock is a system call.
         const LONGEST: u64 = 10_000_000;

@@ -25,7 +25,7 @@ use crate::args::{BenchCluster, BenchLength};
 
 /// Ratio of the messages in a run with a window to those in a run with one outstanding message.
 const WINDOWED: u64 = 10;
-/// Number of messages after which the fabric is polled, if the window allows many.
+/// Largest number of messages that are sent before the fabric is polled again.
 const BURST: u64 = 16;
 
 pub(super) fn run(args: &BenchCluster) -> Result<Report, Failure> {
@@ -167,7 +167,11 @@ impl<'a, F: ClusterFabric> Sender<'a, F> {
             self.interrupt.check()?;
             if progress.elapsed() > self.timeout {
                 let what = format!("nothing was delivered for {} s", self.timeout.as_secs());
-                return Err(Failure::run(what, "stentor bench cluster", "`stentor leader show` says who is there"));
+                return Err(Failure::run(
+                    what,
+                    "stentor bench cluster",
+                    "`stentor leader show` shows which members run",
+                ));
             }
         }
         Ok((latencies, now() - start))
@@ -175,5 +179,5 @@ impl<'a, F: ClusterFabric> Sender<'a, F> {
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::run(error, "stentor bench cluster", "`stentor leader show` says who is there; run `stentor doctor`")
+    Failure::run(error, "stentor bench cluster", "`stentor leader show` shows which members run; run `stentor doctor`")
 }

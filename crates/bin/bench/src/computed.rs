@@ -1,10 +1,12 @@
-//! A latency computed from measured parts, and its accuracy where it can be measured directly.
+//! A latency that is computed from measured parts, and the accuracy of the computation in a case that can be measured
+//! directly.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-/// Largest relative error of a computed value that counts as accurate, and largest share of interrupted measurements.
+/// Largest relative error with which a computed value counts as accurate, and largest share of interrupted measurements
+/// with which it is not reported as disturbed.
 const TOLERANCE: f64 = 0.10;
 
 /// One step of the path of a message.
@@ -25,7 +27,7 @@ pub(super) struct Computed {
     pub(super) path: Vec<PathStep>,
     /// Share of the messages that take this path, from 0 to 1.
     pub(super) share: f64,
-    /// Messages without a path, because their reactions did not fit together. The row does not contain them.
+    /// Number of messages without a path, because their reactions did not fit together. The row does not contain them.
     pub(super) dropped: u64,
     /// Share of the measurements, from 0 to 1, that are excluded because the process was interrupted: its reaction took
     /// longer than the pause of the other processes.
@@ -51,7 +53,7 @@ impl Computed {
         if self.interrupted > TOLERANCE {
             let _ = writeln!(
                 text,
-                "{name}: {:.0} % of the measurements were interrupted and left out; repeat it with nothing beside",
+                "{name}: {:.0} % of the measurements were interrupted and left out; repeat it with nothing else running",
                 self.interrupted * 100.0
             );
         }

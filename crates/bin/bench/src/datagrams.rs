@@ -30,15 +30,15 @@ pub(super) const LENGTH: usize = AROUND + LINE_WORDS * WORD;
 pub(super) const MTU: usize = 4096;
 /// Number of datagrams per system call, as in the fabric.
 pub(super) const BATCH: usize = 32;
-/// Number of datagrams of a stream in flight, which the smallest receive buffers can hold. More of them are in flight
-/// if they are shorter, but not more bytes.
+/// Number of datagrams of a stream in flight, which the smallest receive buffers can hold. With shorter datagrams, more
+/// are in flight, but not more bytes.
 pub(super) const OUTSTANDING: u64 = 4 * BATCH as u64;
 /// UDP port of RoCEv2.
 const UDP_PORT: u16 = 4791;
 /// Line of the shared area that holds the credit of a stream.
 const CREDIT: usize = 0;
-/// Networks of the benches on RoCEv2 that run at the same time, one each. They lie between those of the demonstrations
-/// and those of the tests.
+/// Second numbers of loopback addresses for benches on RoCEv2. Benches that run at the same time use one each. They lie
+/// between the numbers of the demonstrations and those of the tests.
 const NETWORKS: std::ops::Range<u8> = 192..200;
 
 /// Returns the second number of the bench's loopback addresses, if it runs on a network.
@@ -46,8 +46,7 @@ pub(super) fn network(fabric: LoopbackFabric) -> Option<u8> {
     (fabric == LoopbackFabric::Roce).then(own_network)
 }
 
-/// Returns the second number of this bench's loopback addresses. It is reserved until the process that called this
-/// ends.
+/// Returns the second number of this bench's loopback addresses. The number is reserved until the calling process ends.
 pub(super) fn own_network() -> u8 {
     static TAKEN: OnceLock<(u8, Option<UdpSocket>)> = OnceLock::new();
     TAKEN.get_or_init(|| take(NETWORKS)).0
@@ -123,8 +122,8 @@ impl Sockets {
         Ok(Sockets { port, mtu, me, steps, to, seen, out: Vec::new(), used: 0, mode })
     }
 
-    /// Queues a datagram. A step towards this same process is recorded without one. A datagram with the number 0 is a
-    /// part of a longer message and records nothing.
+    /// Queues a datagram with a step's number. A step from this process to itself is recorded at once, without a
+    /// datagram. The receiver ignores the number 0, which marks the first parts of a longer message.
     pub(super) fn push(&mut self, reader: usize, step: usize, number: u64, length: usize) {
         if reader == self.me {
             self.seen[self.me * self.steps + step] = number;
@@ -244,7 +243,7 @@ impl Sockets {
                 credit.store(base + done, Ordering::Release);
             }
         }
-        // The batch in which the measured datagrams begin does not count.
+        // The time begins after the batch that ends the warm-up, so measured datagrams in that batch do not count.
         Ok((now() - start) * task.command.iterations / (total - before).max(1))
     }
 }
@@ -277,7 +276,7 @@ impl Way for Datagrams<'_> {
     }
 
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
-        // A process whose steps nobody waits for may lag by several messages.
+        // A process for whose steps no other waits may lag by several messages, so the newest number may be larger.
         self.sockets.newest(writer, step) >= number
     }
 

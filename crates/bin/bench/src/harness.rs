@@ -40,7 +40,7 @@ pub(super) fn sizes(
 /// Returns the processors that this process may use, which must be at least two.
 pub(super) fn two_processors(place: &str, remedy: &str) -> Result<Vec<usize>, Failure> {
     let processors = processors().map_err(broken("ask for processors"))?;
-    if processors.len() < 2 { Err(Failure::run("one processor", place, remedy)) } else { Ok(processors) }
+    if processors.len() < 2 { Err(Failure::run("there is one processor", place, remedy)) } else { Ok(processors) }
 }
 
 /// Returns the number of messages per round. `usual` is the number over all rounds unless the user chose another.
@@ -101,12 +101,13 @@ impl<'a> Harness<'a> {
         &self.workers.area
     }
 
-    /// Runs the requested number of rounds, or rounds for the requested time. Returns their number.
+    /// Runs the requested number of rounds, or rounds for the requested time. Returns the number of rounds.
     pub(super) fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
         rounds((self.length.repeats.rounds, self.length.duration), || round(self))
     }
 
-    /// Runs a phase with `iterations` measured messages. Returns the range of those among all its messages.
+    /// Runs a phase with `iterations` measured messages. Returns the range of the measured messages among all messages
+    /// of the phase.
     pub(super) fn run(&mut self, kind: u64, iterations: u64, window: u64) -> Result<Range<usize>, Failure> {
         self.run_command(self.command(kind, iterations, window))
     }

@@ -18,7 +18,7 @@ pub(super) trait Lane {
     /// Returns the newest message of a client for which `writer` has sent this step to this process, or 0.
     fn newest(&self, writer: usize, step: usize, client: usize) -> u64;
 
-    /// Sends everything that was written, and wakes sleeping readers.
+    /// Sends all records that were written, and wakes sleeping readers.
     fn flush(&mut self);
 
     /// Pauses after a round.

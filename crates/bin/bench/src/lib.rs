@@ -47,7 +47,7 @@ use worker_spec::{Part, Worker, WorkerSpec};
 /// Runs a bench, or one of the processes that a bench starts, and prints the result.
 ///
 /// # Errors
-/// Returns an error if the arguments do not fit, or if the system or a process of the bench refuses.
+/// Returns an error if the arguments are wrong, or if the system or a process of the bench fails.
 pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
     // The processes that a bench starts run this command, too.
     let is_worker =

@@ -1,12 +1,12 @@
 //! Records between the processes of a bound over plain UDP sockets: the cost of a stream of messages on a network
 //! without a protocol.
 //!
-//! Records for a process follow one another, in cells of a cache line as in a fabric's ring. They travel in packets as
-//! long as the fabric's, through the same system calls, in runs that the kernel accepts as one. Each record has a
+//! Records for a process follow one another, in cells of a cache line as in a fabric's ring. They are sent in packets
+//! as long as the fabric's, by the same system calls, in runs that the kernel accepts as one. Each record has a
 //! checksum and each packet a CRC, computed at both ends. Each process publishes in shared memory how many packets it
 //! has received, so that packets need no acknowledgement. A sender keeps no more packets in flight than the smallest
-//! receive buffers hold. Nothing is retransmitted: a record about a later message implies those before it, and if
-//! records at the end are lost, the newest ones are sent again.
+//! receive buffers hold. Lost packets are not retransmitted, because a record about a later message implies the earlier
+//! ones. Only if nothing arrives for some time are the newest records sent again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,8 +22,8 @@ use super::shared_area::SharedArea;
 
 /// Length of the trailer of a packet, in bytes. The fabric's driver corrects the ICRC of packets in a run there.
 const TAIL: usize = 4;
-/// Length of the header of a packet, in bytes, which is that of RoCEv2's headers of a WRITE. Its last four bytes are a
-/// CRC over the records.
+/// Length of the header of a packet, in bytes. It equals the length of RoCEv2's headers of a WRITE. The last four bytes
+/// of the header are a CRC over the records.
 const HEADER: usize = AROUND - TAIL;
 const CRC: std::ops::Range<usize> = HEADER - 4..HEADER;
 /// Length of the header of a record, in bytes: checksum, contents, length of the payload.
@@ -34,7 +34,7 @@ const NONE: u16 = u16::MAX;
 const SILENCE: Duration = Duration::from_millis(2);
 /// Upper bound of the payload of a record, in bytes. No bench sends as much.
 const LONGEST: u64 = 16 << 20;
-/// Number of bits of a message's number in a record's word. The step and the client are above them.
+/// Number of bits of a message's number in a record's word. The bits above them contain the step and the client.
 const NUMBER_BITS: u32 = 40;
 
 /// The packets to another process.
@@ -191,7 +191,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Sends the newest record of everything again.
+    /// Sends the newest record of each reader, step and client again.
     fn tell_again(&mut self) {
         let places = self.inbox.places;
         for at in 0..self.told.len() {
@@ -385,7 +385,7 @@ mod tests {
         with_two(251, |one, other| {
             one.put(1, 0, 0, 5, 9000).unwrap();
             one.to[1].make();
-            // Loses the second of its packets, and damages another one.
+            // Loses the second packet, and damages another one.
             one.to[1].made.remove(1);
             one.put(1, 1, 0, 6, 8).unwrap();
             one.to[1].make();

@@ -13,7 +13,7 @@ use super::worker_spec::{Task, broken, pin, processors};
 pub(super) trait Exchange {
     /// Sends a message that the other process recognizes by `tag`. The tag increases with each message.
     fn send(&mut self, tag: u64) -> Result<(), Failure>;
-    /// Spins until all data with `tag` has arrived from the other process.
+    /// Spins until the message with `tag` has arrived completely.
     fn receive(&mut self, tag: u64) -> Result<(), Failure>;
 }
 
@@ -88,8 +88,8 @@ impl Exchange for Lines<'_> {
 /// Number of lines that [`hand_over`] needs.
 pub(super) const HAND_OVER_LINES: usize = 3;
 
-/// Hands one line over and another one back, as often as the command says. Returns the time of all hand-overs at
-/// process 0, in nanoseconds.
+/// Runs the command's number of round trips, each of which hands one line over and another one back. Returns the time
+/// of all measured hand-overs at process 0, in nanoseconds.
 pub(super) fn hand_over(task: &Task<'_>) -> Result<u64, Failure> {
     let mut lines = Lines::new(task.area, task.me, LINE_WORDS * WORD);
     let mut start = now();
@@ -153,5 +153,5 @@ pub(super) fn on_processors(task: &Task<'_>, measure: impl FnOnce() -> Result<u6
     let own = if task.me == 0 { task.command.window } else { task.command.extra };
     pin(&[own as usize]).map_err(broken("stay on one processor"))?;
     task.area.results(task.me)[NS].store(measure()?, Ordering::Relaxed);
-    pin(&back).map_err(broken("go back to its processors"))
+    pin(&back).map_err(broken("return to its processors"))
 }

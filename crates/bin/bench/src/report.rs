@@ -58,8 +58,8 @@ pub(super) struct Row {
     pub(super) msgs_per_s: Option<f64>,
     /// Rate in 10^6 bytes of payload per second.
     pub(super) mb_per_s: Option<f64>,
-    /// Figure of each round: the median latency if the row has a latency, else messages per second. Empty without
-    /// rounds.
+    /// Figure of each round: the median latency if the row has a latency, otherwise messages per second. Empty if the
+    /// row has no rounds.
     pub(super) of_rounds: Vec<f64>,
     /// Distribution of the latencies of all rounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -149,7 +149,7 @@ impl Row {
         Row { of_rounds: rates.to_vec(), ..self.with_rate(median(rates.iter().copied())) }
     }
 
-    /// Adds the fixed rate, and the rates at which messages were delivered in the rounds.
+    /// Adds the fixed rate, and the rates at which messages were delivered in each round.
     pub(super) fn with_due(self, due_per_s: f64, rates: &[f64]) -> Self {
         Row { due_per_s: Some(due_per_s), ..self.with_rate(median(rates.iter().copied())) }
     }
@@ -223,7 +223,10 @@ impl Trial {
         if !self.rejoin_ms.is_empty() {
             let most = self.rejoin_ms.iter().copied().fold(0.0, f64::max);
             let median = median(self.rejoin_ms.iter().copied());
-            let _ = writeln!(text, "back with all that the others have: median {median:.1} ms, at most {most:.1} ms");
+            let _ = writeln!(
+                text,
+                "from the restart until a member had caught up: median {median:.1} ms, at most {most:.1} ms"
+            );
         }
         if self.unobserved > 0 {
             let _ = writeln!(text, "{} of the leaders had been replaced when they were killed", self.unobserved);

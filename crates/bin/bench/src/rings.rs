@@ -3,8 +3,8 @@
 //!
 //! Each writer and step that a bound uses has a ring towards each reader, or one ring that several readers share.
 //! Records are sealed and opened like those of the fabrics: copied, with a checksum over all bytes computed at both
-//! ends. If the writer has no other way to know, a reader publishes how many records it has consumed, and the writer
-//! loads that count only when its ring seems full. One fence covers everything that is written in a round.
+//! ends. If the writer cannot infer that a ring has room, each reader publishes how many records it has consumed, and
+//! the writer loads that count only when its ring seems full. One fence covers all records that are written in a round.
 
 use std::io;
 
@@ -17,7 +17,7 @@ use super::bells::Bells;
 use super::lane::Lane;
 use super::shared_area::SharedArea;
 
-/// Salt of the seals. Clusters have different salts, and any value will do here.
+/// Salt of the seals. Clusters have different salts; here any value works.
 const SALT: u64 = 0x5eed;
 /// Number of lines between two rings, so that no prefetcher couples them.
 const GAP: usize = 2;
@@ -33,8 +33,8 @@ pub(super) struct RingSpec {
     pub(super) bytes: usize,
     /// Largest number of records in the ring.
     pub(super) slots: usize,
-    /// `true` if readers publish how many records they have consumed. If the writer knows from other records that there
-    /// is room, no count is needed and no cache line travels back.
+    /// `true` if readers publish how many records they have consumed. No count is needed if the writer knows from other
+    /// records that the ring has room. Then no cache line is transferred back.
     pub(super) counted: bool,
 }
 
@@ -163,8 +163,8 @@ impl<'a> Rings<'a> {
         (writer * self.steps + step) * self.clients + client
     }
 
-    /// Waits until a ring has room. It empties this process's own rings meanwhile, so that two processes cannot wait
-    /// for each other forever.
+    /// Waits until a ring has room. Meanwhile it reads the rings towards this process, so that two processes cannot
+    /// wait for each other forever.
     fn make_room(&mut self, ring: usize) -> io::Result<()> {
         loop {
             let out = &mut self.out[ring];

@@ -25,7 +25,7 @@ pub(super) fn captures(args: &SeededNetworks, is_roce: bool, place: &str) -> Res
     Ok(captures)
 }
 
-/// Returns a name for a process that has no other.
+/// Returns the name of a process of a bench without a cluster configuration.
 pub(super) fn name(process: usize) -> String {
     format!("p{process}")
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::clock::Grain;
 
-/// Longest latency that is distinguished, in nanoseconds.
+/// Longest latency that the histogram distinguishes, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 
 /// Latencies of one row, or of its bound.
@@ -14,7 +14,7 @@ pub(super) struct Samples {
     all: Histogram<u64>,
     /// Median, 99th percentile and mean of each round, in nanoseconds.
     rounds: Vec<(f64, f64, f64)>,
-    /// Factor to a recorded value, such as one half for a round trip.
+    /// Factor by which a recorded value is multiplied, such as one half for a round trip.
     scale: f64,
     /// The clock, whose cost is subtracted from each recorded value.
     clock: Grain,
@@ -30,7 +30,7 @@ pub(super) struct Percentile {
     pub(super) count: u64,
 }
 
-/// Number of steps of a distribution for each halving of the rest.
+/// Number of steps of a distribution each time that the remaining share of latencies is halved.
 const TICKS: u32 = 5;
 
 /// Summary of latencies, in microseconds.

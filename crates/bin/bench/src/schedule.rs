@@ -43,8 +43,8 @@ impl Schedule {
         (time <= now).then_some(time)
     }
 
-    /// Returns how long a sender that has sent `n` of `total` messages may sleep: until the next one is due, but not
-    /// longer than the loops sleep.
+    /// Returns how long a sender that has sent `n` of `total` messages may sleep: until the next message is due, but
+    /// not longer than [`LONGEST`].
     #[inline]
     pub(super) fn longest_sleep(self, n: u64, total: u64, now: u64) -> Duration {
         if self.rate == 0 || n >= total {

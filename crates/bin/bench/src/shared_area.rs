@@ -17,7 +17,7 @@ const OVER: usize = 2 * LINE_WORDS;
 /// First word of the command, and its length.
 const COMMAND: usize = 3 * LINE_WORDS;
 const COMMAND_WORDS: usize = 6;
-/// First word of the processes' own lines.
+/// First word of the lines that belong to single processes.
 const OWN: usize = 4 * LINE_WORDS;
 /// Number of results of one process.
 pub(super) const RESULTS: usize = 16;
@@ -28,7 +28,7 @@ pub(super) const NS: usize = 8;
 const READY: usize = 9;
 /// Index of the result with the phase in which one of two processes was connected.
 const CONNECTED: usize = 15;
-/// Words in a process's own lines.
+/// Offsets of words in the lines of one process.
 const ARRIVED: usize = 0;
 const FINISHED: usize = LINE_WORDS;
 const BELL: usize = 2 * LINE_WORDS;
@@ -174,8 +174,8 @@ impl SharedArea {
         (0..self.shape.processes).all(|process| self.is_ready(process))
     }
 
-    /// Calls `turn`, which returns whether this one of two processes is connected, until both are. The other process
-    /// may need answers of this one until then.
+    /// Calls `turn`, which returns whether this process is connected, until both of two processes are connected. A
+    /// process that is connected must continue, because the other one may need its answers.
     pub(super) fn connect_two<E>(
         &self,
         process: usize,
@@ -224,7 +224,7 @@ impl SharedArea {
         }
     }
 
-    /// Ends the phase for all processes, asleep or not.
+    /// Ends the phase for all processes, and wakes those that sleep.
     pub(super) fn end(&self, phase: u64) {
         self.word(OVER).store(phase, Ordering::SeqCst);
         for process in 0..self.shape.processes {

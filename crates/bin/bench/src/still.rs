@@ -13,7 +13,7 @@ const FIRST: Duration = Duration::from_secs(2);
 pub(super) struct Still(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Still {
-    /// Starts the reports. Without a thread there are none.
+    /// Starts the thread that reports. If it cannot be started, there are no reports.
     pub(super) fn begin(output: Output) -> Self {
         let (sender, ended) = channel::<()>();
         let thread = std::thread::Builder::new().name("still".to_owned()).spawn(move || {

@@ -38,7 +38,7 @@ pub(super) struct Aggregated {
     /// Share of the runs in which the sender must time out.
     pub(super) round_stalls: f64,
     pub(super) exact_stalls: f64,
-    /// Mean time until everything is acknowledged.
+    /// Mean time until all packets are acknowledged.
     pub(super) round_packet_times: f64,
     pub(super) exact_packet_times: f64,
 }

@@ -1,4 +1,4 @@
-//! The transport of the steps of a bound's chain. This one is plain memory that the processes share.
+//! The transport of the steps of a bound's chain, and its implementation in plain memory that the processes share.
 
 use std::io;
 
@@ -22,7 +22,7 @@ pub(super) trait Way {
     /// Returns whether `writer` has sent this step of message `number` to this process.
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool;
 
-    /// Sends everything that was written, and wakes sleeping readers.
+    /// Sends all steps that were written, and wakes sleeping readers.
     fn flush(&mut self);
 
     /// Pauses after a round.

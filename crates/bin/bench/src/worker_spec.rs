@@ -168,7 +168,7 @@ pub(super) fn pin(processors: &[usize]) -> io::Result<()> {
 pub(super) fn follow(bench: i32, place: &str) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken("follow the parent")(error.into()))?;
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != bench) {
-        return Err(Failure::run("the bench is gone", place, "start it again"));
+        return Err(Failure::run("the bench has ended", place, "start it again"));
     }
     Ok(())
 }
@@ -193,7 +193,7 @@ impl Task<'_> {
         self.command.warmup + self.command.iterations
     }
 
-    /// Returns a lower bound of the numbers of this phase. It is larger than all numbers of earlier phases.
+    /// Returns a lower bound of the numbers of messages in this phase. It is larger than all numbers of earlier phases.
     pub(super) fn base(&self) -> u64 {
         self.phase << 32
     }
@@ -207,7 +207,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Returns its process id on a fabric.
+    /// Returns the worker's process id on a fabric.
     pub(super) fn id(&self) -> ProcessId {
         ProcessId(self.spec.process as u16)
     }
@@ -232,7 +232,7 @@ impl Worker<'_> {
 impl WorkerSpec {
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         serde_json::from_str(text)
-            .map_err(|error| Failure::usage(error, "bench process", "use `stentor bench fabric` or `bench multicast`"))
+            .map_err(|error| Failure::usage(error, "bench process", "use `stentor bench`, which starts processes"))
     }
 
     /// Maps the shared memory, and makes this process end when the conductor ends.

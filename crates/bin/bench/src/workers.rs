@@ -1,4 +1,4 @@
-//! The conductor's side: starts the processes, commands them, and ends them.
+//! The conductor's view of the processes: it starts them, sends them commands, and ends them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
@@ -16,14 +16,14 @@ use super::worker_spec::{Part, WorkerSpec, broken};
 pub(super) const KEY: &str = "STENTOR_BENCH_KEY";
 /// Number of clusters that this conductor has started. Several run at the same time, and each needs its own directory.
 static STARTED: AtomicU32 = AtomicU32::new(0);
-/// Longest time that a phase takes unless it hangs.
+/// Time after which a phase counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Interval at which the conductor checks its processes.
 const LOOK: Duration = Duration::from_millis(200);
 /// Longest time that the processes may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// The processes of a bench. Dropping this ends them.
+/// The processes of a bench. Dropping this value ends them.
 pub(super) struct Workers {
     pub(super) area: SharedArea,
     children: Vec<Child>,
@@ -31,8 +31,8 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Starts one process for each entry of `processors`, which is the processor that it is pinned to. `traffic`
-    /// returns the captures and faults of its network.
+    /// Starts one process for each entry of `processors`. The entry is the processor to which the process is pinned.
+    /// `traffic` returns the captures and faults of the process's network.
     pub(super) fn start(
         part: Part,
         shape: Shape,
@@ -93,9 +93,9 @@ impl Workers {
 
     fn look(&mut self) -> Result<(), Failure> {
         for (process, child) in self.children.iter_mut().enumerate() {
-            if let Some(status) = child.try_wait().map_err(broken("look after a process"))? {
+            if let Some(status) = child.try_wait().map_err(broken("check a process"))? {
                 let what = format!("process {process} of the bench ended early ({status})");
-                return Err(Failure::run(what, "bench", "see what it said above; run `stentor doctor`"));
+                return Err(Failure::run(what, "bench", "its output is above; run `stentor doctor`"));
             }
         }
         Ok(())

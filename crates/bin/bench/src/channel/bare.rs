@@ -14,8 +14,8 @@ use super::talk::refused;
 
 /// Word of a process's results that holds the phase and the length of its address. The address follows it.
 const ADDRESS: usize = 3;
-/// Distance between two message buffers, in bytes. It is no multiple of a power of two, because such buffers would
-/// compete for the same cache lines.
+/// Distance between two message buffers, in bytes. It is not a multiple of a large power of two, because buffers at
+/// such distances would compete for the same cache lines.
 const PLACE_BYTES: usize = LARGE + 4096 + 64;
 
 /// One end of the connection.
@@ -50,8 +50,8 @@ impl Provider {
         Ok(end)
     }
 
-    /// Frees the buffers of messages that have arrived and posts receives for the next ones. Messages arrive in the
-    /// order of the receives.
+    /// Frees the buffers of messages that have arrived, and posts receives for the next messages. Messages arrive in
+    /// the order of the receives.
     #[inline]
     fn receive_ahead(&mut self, bytes: usize) -> Result<(), Failure> {
         let (received, _) = self.bare.counts();

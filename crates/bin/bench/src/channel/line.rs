@@ -16,9 +16,9 @@ const SHORT_BYTES: usize = 4 << 10;
 /// Size of the message that acknowledges a part of a stream, in bytes.
 const CREDIT_BYTES: usize = 8;
 
-/// Returns the largest number of messages of `bytes` in flight. Each end has as many buffers to send from and to
-/// receive into, which take turns. If the buffers exceeded a processor's caches, long messages would be slower than in
-/// a program that sends nothing else.
+/// Returns the largest number of messages of `bytes` in flight. Each end uses that many send buffers and receive
+/// buffers in turn. If the buffers exceeded a processor's caches, long messages would be slower than in a program that
+/// sends nothing else.
 #[inline]
 pub(super) fn window(bytes: usize) -> u64 {
     if bytes <= SHORT_BYTES { WINDOW } else { LONG_WINDOW }
@@ -50,7 +50,7 @@ impl<L: Line> Exchange for Messages<'_, L> {
     }
 }
 
-/// Runs a stream: process 0 sends one message after the other, and process 1 acknowledges each half of the window.
+/// Runs a stream: process 0 sends one message after the other, and process 1 acknowledges after each half of a window.
 pub(super) fn stream(task: &Task<'_>, line: &mut impl Line) -> Result<(), Failure> {
     let Task { me, command, .. } = *task;
     let bytes = command.bytes as usize;
@@ -78,7 +78,7 @@ pub(super) fn stream(task: &Task<'_>, line: &mut impl Line) -> Result<(), Failur
             line.receive(bytes)?;
             answered += half;
         }
-        // Scaled to the number of iterations that was asked for.
+        // The time is scaled to the requested number of iterations.
         tell(task, ((now() - start) as f64 * command.iterations as f64 / count as f64) as u64);
     }
     Ok(())

@@ -31,8 +31,9 @@ use stentor_support::{Failure, TAGGED_PIECE_BYTES};
 
 /// Payload of the bandwidth rows, in bytes.
 const LARGE: usize = 1 << 20;
-/// Iterations of an 8-byte row, over its rounds, on shared memory and on a network.
+/// Iterations of an 8-byte row on shared memory, in all its rounds together.
 const ITERATIONS: u64 = 70_000;
+/// Iterations of an 8-byte row on a network, in all its rounds together.
 const ON_NETWORK: u64 = 21_000;
 /// Number of 8-byte messages that one message of a bandwidth row replaces.
 const PER_LARGE: u64 = 64;
@@ -57,7 +58,7 @@ enum Subject {
     Raw,
     /// The channel's default: a short message travels with its length.
     Default,
-    /// The default scheme, but sent from registered memory and read where it arrives.
+    /// The default scheme, but a message is sent from registered memory and read where it arrives.
     InPlace,
     /// The length and the payload are sent separately, however short the payload is.
     Apart,
@@ -172,7 +173,7 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     ))
 }
 
-/// Returns everything that is measured: each subject at each size in each pattern. The bound is not measured at fixed
+/// Returns an entry for each measurement: each subject at each size in each pattern. The bound is not measured at fixed
 /// rates.
 fn all(args: &BenchChannel, clock: Grain) -> Vec<Measured> {
     let ways = |subject| {
@@ -209,7 +210,8 @@ fn part(args: &BenchChannel) -> Result<(Part, Option<String>), Failure> {
         ChannelFabric::Shm => (Part::Channel { network: None, ofi: None, every_byte }, None),
         ChannelFabric::Roce => (Part::Channel { network, ofi: None, every_byte }, None),
         ChannelFabric::Ofi => {
-            args.ofi.refuse_efa("stentor bench channel", "leave out --as-efa: what it restricts is measured here")?;
+            args.ofi
+                .refuse_efa("stentor bench channel", "leave out --as-efa: this bench measures what it restricts")?;
             let info = ofi::provider(&args.ofi, network.unwrap_or_default())?;
             let ofi = Some(info.provider().to_owned());
             (Part::Channel { network, ofi, every_byte }, Some(format!("libfabric's provider {info}")))
@@ -249,8 +251,8 @@ fn one(
     Ok(())
 }
 
-/// Returns the median of a comparison between paired rounds. A machine that changes its speed between rounds changes
-/// both figures of a pair.
+/// Returns the median of a comparison between paired rounds. If the machine's speed changes between rounds, both
+/// figures of a pair change, and their comparison does not.
 fn paired(
     ours: impl Iterator<Item = f64>,
     theirs: impl Iterator<Item = f64>,

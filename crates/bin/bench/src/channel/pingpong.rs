@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use stentor_support::streams::complain;
 
 const PROGRAM: &str = "fi_pingpong";
-/// Name of its rows.
+/// Name of the rows of `fi_pingpong`.
 pub(super) const ROW: &str = "fi_pingpong of libfabric (the mean of a round)";
-/// Longest time that a run takes unless it hangs. On the provider `sockets` of libfabric 1.17, two runs had not ended
-/// after 8 and 10 s.
+/// Time after which a run counts as hanging. On the provider `sockets` of libfabric 1.17, two runs had not ended after
+/// 8 and 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest time until the server listens, even on a busy host.
 const OPENING: Duration = Duration::from_secs(5);
-/// Number of attempts at a run. On a busy host it sometimes fails or finds its port in use.
+/// Number of attempts at a run. On a busy host, a run sometimes fails or finds its port in use.
 const TRIES: usize = 3;
 /// Interval at which a process that should end is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Results of `fi_pingpong` by payload, as long as it works.
+/// Results of `fi_pingpong` by payload, until a run fails.
 pub(super) struct PingPong {
     provider: String,
     /// The processor of each side.
@@ -37,7 +37,7 @@ impl PingPong {
         PingPong { provider: provider.to_owned(), processors, found, broken: None }
     }
 
-    /// Runs the program once for each payload. An error is reported once and ends all further runs.
+    /// Runs the program once for each payload. The first error is reported, and no further runs are made.
     pub(super) fn round(&mut self, iterations: impl Fn(usize) -> u64) {
         for at in 0..self.found.len() {
             if self.broken.is_some() {
@@ -89,7 +89,7 @@ impl PingPong {
     }
 }
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Running {
@@ -134,7 +134,7 @@ fn parse(told: &str, bytes: usize) -> Option<f64> {
     line.get(at)?.parse().ok().filter(|us| *us > 0.0)
 }
 
-/// The program writes 4096 as `4k`.
+/// Returns whether a size that the program printed is `bytes`. The program prints 4096 as `4k`.
 fn is_size(told: &str, bytes: usize) -> bool {
     told == bytes.to_string() || told == format!("{}k", bytes >> 10)
 }

@@ -15,7 +15,7 @@ use crate::fabric::expect_success;
 const TARGET: Purpose = Purpose(1);
 /// Region that messages are sent from.
 const STAGING: Purpose = Purpose(2);
-/// Number of posted receives, and of outstanding requests.
+/// Number of posted receives, and largest number of outstanding requests.
 const DEPTH: u32 = 64;
 
 /// One end of the connection.
@@ -67,7 +67,7 @@ impl<F: Fabric> Raw<F> {
     pub(super) fn turn(&mut self) -> Result<bool, Failure> {
         while let Some(event) = self.fabric.next_event() {
             if let Event::Disconnected { .. } = event {
-                return Err(Failure::run("the other process is gone", "bench channel", "run `stentor doctor`"));
+                return Err(Failure::run("the other process has ended", "bench channel", "run `stentor doctor`"));
             }
         }
         self.remote = self.fabric.resolve(self.peer, TARGET);

@@ -10,8 +10,8 @@ use stentor_support::Failure;
 use super::super::plain::Exchange;
 use super::LARGE;
 
-/// Number of turns between two calls that handle the fabric's events. That many turns take from some hundred
-/// microseconds to a few milliseconds, as the fabric requires.
+/// Number of turns between two calls that handle the fabric's events. These turns take from some hundred microseconds
+/// to a few milliseconds, which is as often as the fabric requires the call.
 const HOUSEKEEP_TURNS: u32 = 4096;
 
 /// Region from which messages are sent in place.
@@ -22,10 +22,10 @@ pub(super) fn refused(error: impl std::error::Error + 'static) -> Failure {
     Failure::refused(&error, "bench channel", "run `stentor doctor`; if it finds nothing, report this as a bug")
 }
 
-/// Each word of every message.
+/// Value of each word of every message.
 const CONTENT: u64 = 0x0707_0707_0707_0707;
 
-/// The way in which messages are read. Unless they are copied, they are sent from registered memory.
+/// The way in which the receiver reads messages. Unless messages are copied, they are also sent from registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
     /// The reader copies the message into a private buffer.
@@ -96,7 +96,7 @@ impl<F: Fabric> Talk<F> {
                 Notice::Opened => self.is_open = true,
                 Notice::Written(_) => {}
                 Notice::Failed(error) => return Err(refused(error)),
-                Notice::Closed => return Err(Failure::run("closed", "bench channel", "report this as a bug")),
+                Notice::Closed => return Err(Failure::run("it closed", "bench channel", "report this as a bug")),
             }
         }
         Ok(self.is_open)
@@ -162,7 +162,7 @@ impl<F: Fabric> Exchange for Messages<'_, F> {
         // Messages consist of whole words, and so do their pieces.
         if self.talk.every_byte && content != CONTENT.wrapping_mul((read / WORD) as u64) {
             return Err(Failure::run(
-                "a message of other bytes than were written",
+                "a message arrived with other bytes than were sent",
                 "bench channel",
                 "report this as a bug",
             ));
@@ -170,7 +170,7 @@ impl<F: Fabric> Exchange for Messages<'_, F> {
         if read == self.bytes {
             return Ok(());
         }
-        let what = format!("a message of {read} bytes where {} were written", self.bytes);
+        let what = format!("a message of {read} bytes arrived, {} bytes were sent", self.bytes);
         Err(Failure::run(what, "bench channel", "report this as a bug"))
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use stentor_support::Failure;
 
-/// The parts of a document that are compared. The other parts may belong to another version.
+/// The parts of a document that are compared. All other parts are ignored, and may differ between versions.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Document {
     pub(super) environment: Environment,
@@ -87,10 +87,10 @@ impl Document {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let place = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let remedy = "name a file that has what `stentor bench NAME --json` printed";
+            let remedy = "name a file with the output of `stentor bench NAME --json`";
             Failure::usage(format_args!("cannot read: {error}"), &place, remedy)
         })?;
-        let remedy = "write it with `stentor bench NAME --json > FILE`, of this version of stentor";
+        let remedy = "write it with `stentor bench NAME --json > FILE` of this version of stentor";
         Self::parse(&text).map_err(|what| Failure::usage(what, &place, remedy))
     }
 

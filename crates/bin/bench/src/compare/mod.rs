@@ -1,7 +1,7 @@
 //! `stentor bench compare`: the rows of two runs side by side.
 //!
-//! The two runs were made one after the other, so the ratios include everything that the machine did meanwhile. If a
-//! few percent matter, the runs must alternate.
+//! The two runs were made one after the other, so the ratios include changes of the machine's speed between them. If a
+//! few percent matter, rounds of the two programs must alternate.
 
 mod document;
 mod ratio;
@@ -23,9 +23,9 @@ use ratio::Ratio;
 enum Change {
     /// The whole interval is below 1 by more than the tolerance.
     Faster,
-    /// The whole interval ends at most the tolerance above 1.
+    /// The interval ends at 1 plus the tolerance or below, but not all of it is below 1 by more than the tolerance.
     NotSlower,
-    /// There are too few rounds, or they differ too much.
+    /// There are too few rounds for an interval, or only a part of it is above 1 by more than the tolerance.
     CannotBeTold,
     /// The whole interval is above 1 by more than the tolerance.
     Slower,
@@ -56,8 +56,9 @@ pub(super) struct Comparison {
     ok: bool,
     tolerance_percent: u32,
     rows: Vec<Compared>,
-    /// Rows that only one of the documents has.
+    /// Rows that only the first document has.
     only_before: Vec<String>,
+    /// Rows that only the second document has.
     only_after: Vec<String>,
     /// Circumstances that make the comparison misleading.
     warnings: Vec<String>,
@@ -67,7 +68,7 @@ pub(super) fn run(args: &BenchCompare) -> Result<(Comparison, Verdict), Failure>
     let (before, after) = (Document::read(&args.before)?, Document::read(&args.after)?);
     let comparison = compare(&before, &after, args.tolerance);
     if comparison.rows.is_empty() {
-        let what = "the two have no row in common";
+        let what = "the two documents have no row in common";
         let place = format!("{} and {}", args.before.display(), args.after.display());
         return Err(Failure::usage(what, place, "compare two runs of the same bench with the same arguments"));
     }

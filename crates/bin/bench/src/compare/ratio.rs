@@ -20,8 +20,8 @@ impl Ratio {
     /// for a 95 % interval. All values must be larger than 0.
     ///
     /// The ratio is the Hodges–Lehmann estimate for the logarithms. The interval is that of the Mann–Whitney test,
-    /// which makes no assumption about the distributions. At each end it excludes as many pair ratios as the test's
-    /// statistic has extreme values with a joint probability of at most 2.5 %.
+    /// which makes no assumption about the distributions. At each end, the interval excludes the largest number of pair
+    /// ratios for which the extreme values of the test's statistic have a joint probability of at most 2.5 %.
     pub(super) fn of(before: &[f64], after: &[f64]) -> Option<Self> {
         if before.len().min(after.len()) < 4 {
             return None;
@@ -48,7 +48,7 @@ fn left_out(n: usize, m: usize) -> usize {
         below += **ways;
         below as f64 <= most
     });
-    // At least one value fits. With four values in each sample, its probability is 1/70.
+    // The value 0 of the statistic always fits: with four values in each sample, its probability is 1/70.
     fits.count().saturating_sub(1)
 }
 
@@ -64,7 +64,7 @@ fn ways(n: usize, m: usize) -> Vec<u64> {
     let mut ways = vec![0; n * m + 1];
     ways[0] = 1;
     for i in 1..=n {
-        // Multiplies by 1 - q^(m + i) and divides by 1 - q^i. Intermediate values below 0 wrap, and wrap back.
+        // Multiplies by 1 - q^(m + i) and divides by 1 - q^i. Intermediate values may wrap below 0; the results do not.
         for u in (m + i..ways.len()).rev() {
             ways[u] = u64::wrapping_sub(ways[u], ways[u - m - i]);
         }
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(ways(20, 20).iter().sum::<u64>(), 137_846_528_820, "40 over 20");
     }
 
-    /// Tables of the test list the greatest statistic that is significant at 5 %, two-sided.
+    /// Published tables of the test list the greatest statistic that is significant at 5 %, two-sided.
     #[test]
     fn interval_ends_match_the_tables() {
         for (n, m, critical) in [(4, 4, 0), (5, 5, 2), (7, 7, 8), (5, 8, 6), (10, 10, 23), (20, 20, 127)] {

@@ -102,9 +102,9 @@ impl Machine {
 
     fn compaction(&self) -> Option<Warning> {
         let mode = self.huge_pages()?;
-        let what = "transparent huge pages are always on: the kernel moves memory together while it is measured";
+        let what = "transparent huge pages are always on: the kernel compacts memory during the measurement";
         mode.starts_with("always")
-            .then(|| Warning::new(what, "turn them to `madvise` in /sys/kernel/mm/transparent_hugepage/enabled"))
+            .then(|| Warning::new(what, "set them to `madvise` in /sys/kernel/mm/transparent_hugepage/enabled"))
     }
 }
 

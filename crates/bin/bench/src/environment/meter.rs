@@ -1,18 +1,19 @@
-//! Use of the processors by others while a bench ran: the host of a virtual machine, other processes, and quotas.
+//! Processor time that a bench did not get while it ran: time of other guests of the virtual machine's host, time of
+//! other processes, and pauses by quotas.
 
 use super::machine::Machine;
 use super::warning::Warning;
 
-/// Share of the processors' time that the host of the virtual machine may take.
+/// Share of the processors' time that the host of the virtual machine may take without a warning.
 const STOLEN: f64 = 0.01;
-/// Share of one processor's time that other processes may take. Interrupts are not counted, because most of them are
-/// for packets of the bench itself.
+/// Share of one processor's time that other processes may take without a warning. Interrupts are not counted, because
+/// most of them are for packets of the bench itself.
 const OTHERS: f64 = 0.10;
 
 /// Processor time, in ticks of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Spent {
-    /// Time of all processors in question, idle or not.
+    /// Time of all processors that the bench may use, idle or not.
     all: u64,
     /// Time of processes, in user mode and in the kernel.
     busy: u64,
@@ -37,7 +38,7 @@ impl Meter {
         Meter { used: used.to_vec(), before: Spent::read(machine, used) }
     }
 
-    /// Returns the uses since the start that make figures misleading. The processes of the bench must have ended.
+    /// Returns the warnings about processor time since the start. The processes of the bench must have ended.
     pub(super) fn warnings(&self, machine: &Machine) -> Vec<Warning> {
         let (Some(before), Some(after)) = (self.before, Spent::read(machine, &self.used)) else { return Vec::new() };
         after.since(before).warnings(self.used.len())
@@ -94,7 +95,7 @@ impl Spent {
         if others > OTHERS {
             let what =
                 format!("other processes took {:.0} % of a processor's time while the bench ran", others * 100.0);
-            warnings.push(Warning::new(what, "repeat it with nothing beside"));
+            warnings.push(Warning::new(what, "repeat it with nothing else running"));
         }
         if self.throttled > 0 {
             let what = format!("a quota stopped the processes of this container {} times", self.throttled);

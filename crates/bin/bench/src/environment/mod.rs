@@ -1,4 +1,4 @@
-//! The environment of the figures, and what would make them misleading.
+//! The environment of a bench, and circumstances that make its figures misleading.
 
 mod machine;
 mod meter;
@@ -36,7 +36,7 @@ pub(super) struct Environment {
     /// Modes of transparent huge pages, if the kernel has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) huge_pages: Option<String>,
-    /// Treatment of the packets. Captures and faulty networks take time.
+    /// Captures and faults of the network, which take time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) network: Option<String>,
     /// The clock, whose cost is subtracted from the latencies of `bench fabric`.
@@ -57,7 +57,7 @@ impl Environment {
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         let mut warnings = machine.warnings(&used);
         if profile != "release" {
-            let what = "this is not a release build: its figures say nothing";
+            let what = "this is not a release build: its figures are meaningless";
             warnings.insert(0, Warning::new(what, "build with `cargo build --release`"));
         }
         Environment {

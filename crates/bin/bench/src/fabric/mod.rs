@@ -31,8 +31,9 @@ use crate::args::{BenchFabric, BenchLength, MeasuredFabric, Repeats};
 const POSTS_PER_FLUSH: u64 = 16;
 /// Longest payload, in bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// Iterations of a row over its rounds, on shared memory and on a network.
+/// Iterations of a row on shared memory, in all its rounds together.
 const ITERATIONS: u64 = 140_000;
+/// Iterations of a row on a network, in all its rounds together.
 const ON_NETWORK: u64 = 42_000;
 /// Iterations of a row on a device, which may be emulated in software.
 const ON_DEVICE: u64 = 14_000;
@@ -92,9 +93,9 @@ impl Kind {
         matches!(self, Kind::Stream | Kind::StreamRegion | Kind::StreamSend)
     }
 
-    /// Returns the bound and its description. A device has none, because rdma-core's own programs measure what it can
-    /// do. Streams of messages of several packets have none either: the kernel takes the packets of a message in one
-    /// run, and single datagrams are slower.
+    /// Returns the bound and its description. A device has no bound, because rdma-core's own programs measure it. On a
+    /// network, streams of messages of several packets have no bound either: the kernel accepts the packets of a
+    /// message as one run, and single datagrams would be slower than the subject.
     fn bound(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
         let on_network = match carrier {
             Carrier::Shm => false,
@@ -135,7 +136,8 @@ impl Kind {
         }
     }
 
-    /// Returns the factor from a sample to one operation: half a round trip is one way, and other samples are batches.
+    /// Returns the factor from a sample to one operation. A sample is a batch of operations, or a round trip, of which
+    /// one half counts.
     fn scale(self) -> f64 {
         match self {
             Kind::Read | Kind::WriteSignalled => 1.0 / BATCH as f64,
@@ -262,15 +264,15 @@ fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
     }
     let captures = roce::captures(&args.network, args.fabric == MeasuredFabric::Roce, "stentor bench fabric")?;
     if args.network.networks.bad.named().iter().any(|(.., chance)| *chance > 0.0) {
-        let what = "one of the verbs is on an unreliable connection: what is lost there is waited for in vain";
-        let remedy = "leave out the chances; `bench multicast` takes them";
+        let what = "one of the verbs uses an unreliable connection: the bench would wait for a lost packet for ever";
+        let remedy = "leave out the chances; `bench multicast` accepts them";
         return Err(Failure::usage(what, "stentor bench fabric", remedy));
     }
     captures.check((0..2).map(roce::name), 1)?;
     Ok(captures)
 }
 
-/// Measures one row. Its bound, if it has one, and the row take turns.
+/// Measures one row. Rounds of the row alternate with rounds of its bound, if it has one.
 fn row(
     workers: &mut Workers,
     kind: Kind,

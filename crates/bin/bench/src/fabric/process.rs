@@ -105,8 +105,9 @@ fn place(n: u64, words: usize) -> usize {
 
 /// Repeats an operation in process 0. The first result is the time of the measured iterations, in nanoseconds.
 ///
-/// The operation learns which call is the last one, in the warm-up as well as in the measurement. It then waits for its
-/// outstanding requests, which would otherwise complete in the time of the next iterations.
+/// The second argument of the operation is `true` in the last call of the warm-up and in that of the measurement. In
+/// these calls the operation waits for its outstanding requests, which would otherwise complete in the time of later
+/// iterations.
 fn timed(task: &Task<'_>, mut operation: impl FnMut(u64, bool) -> Result<(), Failure>) -> Result<(), Failure> {
     if task.me != 0 {
         return Ok(());
@@ -155,8 +156,8 @@ struct Over<'a, F: Pair> {
     shape: Exchanged,
 }
 
-/// Returns whether every word has arrived. Nothing less shows that a raw write is complete, because its words may land
-/// in any order (rule 2 of the `Fabric` contract). `shm` stores the second word last, so that word is checked first.
+/// Returns whether every word has arrived. All words must be checked, because the words of a raw write may land in any
+/// order (rule 2 of the `Fabric` contract). `shm` stores the second word last, so that word is checked first.
 #[inline]
 fn is_there(words: &[Word], tag: u64) -> bool {
     let likely_last = words.get(1).unwrap_or(&words[0]);

@@ -24,7 +24,7 @@ const TARGET: Purpose = Purpose(1);
 const STAGING: Purpose = Purpose(2);
 /// Number of outstanding work requests.
 const DEPTH: u32 = 64;
-/// Number of receives that are always posted. A sender cannot exceed it with its outstanding requests.
+/// Number of receives that are always posted. It is the largest number of a sender's outstanding requests.
 const RECEIVES: u32 = DEPTH;
 /// Size of the area that a stream of writes cycles through, in bytes.
 pub(super) const AREA: usize = 64 << 10;
@@ -109,7 +109,7 @@ pub(super) struct Room {
     pub(super) yields: bool,
 }
 
-/// A process with everything that the rows need.
+/// A process with the regions, queue pairs and buffers of all rows.
 pub(super) struct Verbs<F: Pair> {
     fabric: F,
     peer: ProcessId,
@@ -121,7 +121,7 @@ pub(super) struct Verbs<F: Pair> {
     remote: Option<RemoteRegion>,
     completions: [Completion; 16],
     yields: bool,
-    /// Words of the payload, and of records.
+    /// Buffer for the words of a payload or a record.
     pub(super) record: Vec<u64>,
     pub(super) private: Vec<u64>,
     pub(super) seal: (Seal, Seal),
@@ -178,7 +178,7 @@ impl<F: Pair> Verbs<F> {
         })
     }
 
-    /// Drives the control plane. Returns whether everything is connected.
+    /// Drives the control plane. Returns whether all queue pairs and regions are connected.
     pub(super) fn connect(&mut self) -> bool {
         while let Some(event) = self.fabric.next_event() {
             debug_assert!(!matches!(event, Event::Revoked { .. }));
@@ -202,7 +202,7 @@ impl<F: Pair> Verbs<F> {
         self.fabric.capabilities().inline_bytes.into()
     }
 
-    /// Lets packets move on fabrics that need it, or the other process run.
+    /// Lets packets move on fabrics that need calls for that. Yields if the other process shares this processor.
     #[inline]
     pub(super) fn drive(&mut self) -> Result<(), Failure> {
         if self.yields {

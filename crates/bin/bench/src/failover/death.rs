@@ -1,5 +1,5 @@
-//! The bound of a fail-over: how soon a bare program detects the death of a process that has as much memory as a
-//! member.
+//! The bound of a fail-over: the time in which a bare program detects the death of a process that has as much memory as
+//! a member.
 //!
 //! On shared memory, the kernel marks a robust futex. On a network, the connection of the dead process closes once the
 //! kernel has torn down its memory.
@@ -19,9 +19,9 @@ use stentor_support::{Failure, Verdict};
 
 use super::super::worker_spec::{broken, follow};
 
-/// Number of deaths.
+/// Number of processes that are killed, one after the other.
 const ROUNDS: usize = 21;
-/// Number of words between the process that dies and the one that detects it.
+/// Number of words of the memory that the dying process shares with the one that detects its death.
 const WORDS: usize = 512;
 /// Word that the process sets when it is ready.
 const READY: usize = 0;
@@ -29,7 +29,7 @@ const READY: usize = 0;
 const LIFE: usize = WORDS - 1;
 /// Longest time to wait for one step.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Time between the report that the process is ready and its death, so that it is at rest.
+/// Time between the process's report that it is ready and its death, so that it is idle when it is killed.
 const CALM: Duration = Duration::from_millis(20);
 const PAGE_WORDS: usize = 4096 / WORD;
 
@@ -40,7 +40,7 @@ pub(in super::super) struct Mortal {
     bytes: u64,
     /// Port to connect to.
     port: u16,
-    /// Process whose death ends this one, too.
+    /// Pid of the bench. This process is killed when the bench ends.
     parent: i32,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn measure(fabric: LoopbackFabric, bytes: u64) -> Result<Vec<u64>, Fa
     (0..ROUNDS).map(|_| Witness::of(bytes)?.see_it_die(fabric)).collect()
 }
 
-/// Returns how the death is detected, in words.
+/// Returns a description of the detection.
 pub(super) fn way(fabric: LoopbackFabric) -> &'static str {
     match fabric {
         LoopbackFabric::Shm => "the kernel marks its robust futex",
@@ -77,7 +77,7 @@ pub(super) fn way(fabric: LoopbackFabric) -> &'static str {
     }
 }
 
-/// A child process that is killed when this is dropped.
+/// A child process that is killed when this value is dropped.
 struct Doomed(Child);
 
 impl Drop for Doomed {

@@ -22,7 +22,7 @@ use crate::args::BenchFailover;
 const STOPPING: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// All processes that may be killed. Dropping this kills them.
+/// All processes that may be killed. Dropping this value kills them.
 pub(super) struct Fleet<'a> {
     scene: &'a Scene,
     args: &'a BenchFailover,
@@ -183,7 +183,7 @@ impl<'a> Fleet<'a> {
         self.check()
     }
 
-    /// Returns the last log line of each process and the state of each member, for the error when nothing makes
+    /// Returns the last log line of each process and the state of each member, for the error of a run that makes no
     /// progress.
     pub(super) fn last_words(&self) -> String {
         let all = self.members.iter().chain([&self.client]);
@@ -252,7 +252,7 @@ fn stop(
             Ok(None) if patience.look() < STOPPING => round()?,
             Ok(None) => {
                 let what = format_args!("`{}` does not stop", running.name);
-                return Err(Failure::run(what, "bench failover", "it is killed; report this as a bug"));
+                return Err(Failure::run(what, "bench failover", "it was killed; report this as a bug"));
             }
             Err(error) => return Err(unstarted(&running.name, &error)),
         }
@@ -263,7 +263,7 @@ fn gone(running: &ChildProcess, scene: &Scene, status: ExitStatus) -> Failure {
     let said = running.said(scene);
     let remedy = remedy_of(said.iter().map(String::as_str)).unwrap_or("report this as a bug, with that directory");
     let last = said[said.len().saturating_sub(4)..].join("; ");
-    let what = format_args!("`{}` ended before it was told to ({status}): {last}", running.name);
+    let what = format_args!("`{}` ended unexpectedly ({status}): {last}", running.name);
     Failure::run(what, scene.path().display(), remedy)
 }
 

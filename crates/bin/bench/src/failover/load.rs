@@ -10,11 +10,11 @@ use stentor_support::live::{HistoryFile, Joined, RecordedClient};
 
 /// Payload of a message, in bytes.
 pub(super) const PAYLOAD_BYTES: usize = 64;
-/// Longest delay that a sender makes up for. Messages beyond it are skipped.
+/// Longest delay that a sender makes up for. It skips the messages that were due earlier.
 const LATE: Duration = Duration::from_millis(20);
 /// Longest sleep when no message is due.
 const SLEEP: Duration = Duration::from_millis(5);
-/// Largest number of messages per round, if they follow one another without pauses.
+/// Largest number of messages in one round of a load without a fixed rate.
 const AT_ONCE: u32 = 64;
 
 /// A client with its history.
@@ -68,7 +68,7 @@ impl<F: FabricDiagnostics> Load<F> {
         &self.own.client
     }
 
-    /// Returns whether the history has a message that was not sent yet.
+    /// Returns whether the history records a message that was not sent yet.
     pub(super) fn owes(&self) -> bool {
         self.next.as_ref().is_some_and(|(.., recorded)| *recorded)
     }
@@ -153,7 +153,7 @@ impl<F: FabricDiagnostics> Load<F> {
         (to, payload, false)
     }
 
-    /// Writes the buffered rest of the history.
+    /// Writes all buffered events of the history.
     pub(super) fn close(mut self) -> Result<(), Failure> {
         self.own.flush()
     }

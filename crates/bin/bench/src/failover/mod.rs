@@ -1,8 +1,8 @@
-//! `stentor bench failover`: real processes are killed under load and restarted, one after the other, and the bench
-//! measures how long nothing was delivered. It measures the same in virtual time, with links of 1 µs.
+//! `stentor bench failover`: kills real processes under load, one after the other, restarts them, and measures the time
+//! without deliveries. It also measures fail-overs in virtual time, with links of 1 µs.
 //!
-//! Every process writes its history, and all histories are checked: a figure from a run that violated a property is
-//! worthless.
+//! Every process writes its history, and all histories are checked, because figures of a run that violated a property
+//! are worthless.
 
 pub(super) mod death;
 mod fleet;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
     Ok((Report { environment, rows, trial, switch: None }, verdict))
 }
 
-/// Kills and restarts processes, then checks their histories. The histories are kept if something is wrong.
+/// Kills and restarts processes, then checks their histories. The histories are kept after a failure.
 fn real(
     args: &BenchFailover,
     captures: Captures,
@@ -155,8 +155,8 @@ fn simulated(args: &BenchFailover, interrupt: &Interrupt, sign: Sign, target_us:
     Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, Bound::us(what, target_us), &samples))
 }
 
-/// Time during which this process was running. While it was stopped or had no processor, the other processes may have
-/// been stopped, too.
+/// A clock that counts only the time during which this process ran. While this process was stopped or had no processor,
+/// the other processes may have been stopped, too.
 #[derive(Debug)]
 struct Patience {
     last: std::time::Instant,
@@ -164,7 +164,7 @@ struct Patience {
 }
 
 impl Patience {
-    /// Largest step between two calls that counts.
+    /// Largest time between two calls that counts.
     const STEP: Duration = Duration::from_millis(50);
 
     fn new() -> Self {

@@ -1,4 +1,4 @@
-//! Reads from the histories how long a group took to deliver a new message after its leader was killed.
+//! Computes from the histories the time that a group took to deliver a new message after its leader was killed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(super) struct Outages {
     /// Times from the kill of a leader to the first delivery, in its group and in a later ballot, of a message that was
     /// multicast after the kill. In nanoseconds.
     pub(super) ns: Vec<u64>,
-    /// Number of killed processes that were taken for leaders but had been replaced.
+    /// Number of processes that were killed as leaders but did not lead any more.
     pub(super) unobserved: u64,
 }
 

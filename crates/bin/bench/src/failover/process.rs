@@ -1,5 +1,5 @@
-//! The client that may be killed. It joins, reports that it has, multicasts until its standard input ends, and waits
-//! for its outstanding messages.
+//! The client that may be killed. It joins, reports that it has joined, multicasts until its standard input ends, and
+//! waits for its outstanding messages.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub(super) struct WorkerSpec {
     pub(super) seed: u64,
     pub(super) rate: Option<u32>,
     pub(super) wait: Waiting,
-    /// Process whose death ends this one, too.
+    /// Pid of the bench. This process is killed when the bench ends.
     pub(super) parent: i32,
 }
 

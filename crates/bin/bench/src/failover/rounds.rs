@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const CALM_MS: (u64, u64) = (100, 200);
 /// Time from a kill to the restart, in milliseconds: the minimum, and the largest random addition.
 const GONE_MS: (u64, u64) = (20, 280);
-/// Duration of the load at the end. The members deliver the messages of a killed client within this time, or never.
+/// Duration of the load at the end. Messages of a killed client that are not delivered within this time never will be.
 const REST: Duration = Duration::from_millis(500);
 /// Number of messages that a majority of each destination group must deliver before a process counts as back.
 const PROOF: u64 = 32;
@@ -60,7 +60,7 @@ impl Kill {
     }
 }
 
-/// The process that kills, and multicasts meanwhile.
+/// The state of the process that kills the others, and that multicasts at the same time.
 struct Script<'a, F: FabricDiagnostics> {
     play: Play<'a>,
     fleet: Fleet<'a>,
@@ -70,7 +70,7 @@ struct Script<'a, F: FabricDiagnostics> {
     /// Time since the last delivery.
     silence: Patience,
     delivered: u64,
-    /// Message whose delivery shows that every process is back.
+    /// Sequence of the message whose delivery shows that every process is back.
     whole_from: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
     fn begin(play: Play<'a>) -> Result<Self, Failure> {
         let Play { args, plan, scene, interrupt } = play;
 
-        // The first client id is ours, because no other client is running yet.
+        // This process gets the first client id, because no other client is running yet.
         let fleet = RefCell::new(Fleet::start(plan, scene, args)?);
         let wait = mode(args.wait);
         let (config, sockets) = (scene.config(), scene.sockets());
@@ -131,13 +131,14 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         let rng = SimRng::new(args.seed, u64::MAX);
         let silence = Patience::new();
         let mut script = Script { play, fleet, load, rng, rounds: 0, silence, delivered: 0, whole_from: None };
-        script.until("the client is in", Script::is_whole)?;
+        script.until("the client has joined", Script::is_whole)?;
         Ok(script)
     }
 
-    /// Returns whether all members count and have delivered messages that were multicast after that, all have restored
-    /// their state, and the other client has joined. A member with the application's state counts for clients before
-    /// its rejoin is complete, but may not be relied on until then.
+    /// Returns whether the cluster has recovered: all members count for flow control, majorities have delivered
+    /// messages that were multicast after that, all members have restored their state, and the other client has joined.
+    /// A member with the application's state counts for clients even before its rejoin is complete, so counting is not
+    /// enough.
     fn is_whole(&mut self) -> bool {
         let mut members = (0..self.play.plan.topology().all_members() as u16).map(ProcessId);
         if !members.all(|member| self.load.client().counts_on(member)) {
@@ -189,7 +190,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         while !done(self) {
             self.round()?;
             if patience.look() > 3 * TIMEOUT {
-                return Err(self.stuck(&format!("not after {:?}: {what}", 3 * TIMEOUT)));
+                return Err(self.stuck(&format!("after {:?} still not: {what}", 3 * TIMEOUT)));
             }
         }
         Ok(())
@@ -209,7 +210,8 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         let group = self.rng.below(groups) as usize;
         let id = self.play.plan.topology().group_ids().nth(group).expect("drawn among them");
         let members: Vec<ProcessId> = self.play.plan.topology().members(id).collect();
-        let leader = self.fleet.leader(self.play.plan, group).ok_or_else(|| self.stuck("nobody says who leads"))?;
+        let leader =
+            self.fleet.leader(self.play.plan, group).ok_or_else(|| self.stuck("no member has logged a leader"))?;
         let process = match role {
             Role::Leader => leader,
             Role::Follower => {
@@ -217,14 +219,14 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
                 followers[self.rng.below(followers.len() as u64) as usize]
             }
             Role::Client => {
-                let name = self.fleet.client_name().ok_or_else(|| self.stuck("the client is not in"))?;
+                let name = self.fleet.client_name().ok_or_else(|| self.stuck("the client has not joined"))?;
                 self.play.plan.process(&name).map_err(|error| self.stuck(&error.to_string()))?
             }
         };
         Ok((role, group, process))
     }
 
-    /// Performs one kill, from one calm period to the next.
+    /// Performs one round: a calm period, a kill, a restart, and the wait until the process has caught up.
     fn kill(&mut self, victims: Victims) -> Result<Kill, Failure> {
         let calm = self.some(CALM_MS);
         self.pass(calm)?;
@@ -257,8 +259,8 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Ok(Kill { role, group, process, at, restarted, back: now_ns() })
     }
 
-    /// Returns whether all members have delivered as many messages as the others of their group. Checks that only from
-    /// time to time. A member that rejoins under load may still lag when the load ends, because clients wait only for a
+    /// Returns whether all members have delivered as many messages as the others of their group. Checks that only in
+    /// some rounds. A member that rejoins under load may still lag when the load ends, because clients wait only for a
     /// majority.
     fn is_level(&mut self) -> Result<bool, Failure> {
         self.rounds += 1;
@@ -279,7 +281,9 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
             self.load.round(false)?;
             if patience.look() > TIMEOUT {
                 let left = self.load.client().outstanding();
-                return Err(self.stuck(&format!("not everybody has everything in the end, {left} are outstanding")));
+                return Err(self.stuck(&format!(
+                    "at the end, not all members have delivered all messages, {left} are outstanding"
+                )));
             }
         }
         let completed = self.load.recorder().complete();

@@ -24,14 +24,14 @@ const SPREAD_NS: u64 = 1_000_000;
 const LONGEST_NS: u64 = 50_000_000;
 const SALT: u64 = 0x6661_696c_6f76_6572;
 
-/// Detection of a leader's crash.
+/// The way in which members detect a leader's crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sign {
     /// Interval at which members check the heartbeats of each other.
     pub(super) interval: Duration,
-    /// Silence below this is never suspicious.
+    /// Silence after which a leader may be suspected, at the earliest.
     pub(super) timeout_min: Duration,
-    /// Silence above this always is.
+    /// Silence after which a leader is suspected in any case.
     pub(super) timeout_max: Duration,
     /// Time from the crash to the notification of the other members. With `None` there is no notification, and the
     /// members must detect the crash themselves.

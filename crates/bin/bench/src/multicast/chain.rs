@@ -43,9 +43,10 @@ pub(super) fn steps(cluster: &Cluster) -> usize {
 /// The event that ends a message for its client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Until {
-    /// All destinations have delivered it.
+    /// All destinations have delivered the message.
     Everywhere,
-    /// The client knows that a majority of each group has delivered it. The client's own samples are then latencies.
+    /// The client knows that a majority of each group has delivered the message. The client's own samples are then
+    /// latencies.
     Known,
 }
 

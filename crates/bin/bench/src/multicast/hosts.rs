@@ -2,7 +2,7 @@
 //!
 //! The processes are the members of a group and one client, in network namespaces of one host. They send the datagrams
 //! of [`Chain`] and the records of [`Stream`] between the given addresses. As in every bench, they share memory, but
-//! only the phases, the times and the counts of received packets go through it. A message is done when the client knows
+//! use it only for the phases, the times and the counts of received packets. A message is done when the client knows
 //! that a majority has delivered it, as in `stentor bench cluster`.
 
 use std::io;
@@ -38,10 +38,14 @@ const WARM_UP: u64 = 4;
 pub(in super::super) fn run(args: &BenchBound) -> Result<Report, Failure> {
     let cluster = cluster(args)?;
     let Some(mtu) = path_mtu(args.mtu as usize) else {
-        return Err(Failure::usage(format!("an MTU of {}", args.mtu), "--mtu", "take one that RoCEv2 fits into"));
+        return Err(Failure::usage(
+            format!("an MTU of {}", args.mtu),
+            "--mtu",
+            "choose one that is large enough for RoCEv2",
+        ));
     };
     let hosts = Hosts { cluster, addresses: args.at.iter().map(|at| at.address).collect(), mtu };
-    let pinning = format!("{} processes where they are told to be, not pinned", cluster.processes());
+    let pinning = format!("{} processes at the addresses of --at, not pinned", cluster.processes());
     let environment = Environment::new("roce", name_of(&args.wait), pinning);
     let before = args.iterations / WARM_UP;
     let processes = cluster.processes();
@@ -77,7 +81,8 @@ pub(in super::super) fn run(args: &BenchBound) -> Result<Report, Failure> {
     Ok(Report::of(environment, vec![Row { iterations: args.iterations, ..row }]))
 }
 
-/// Returns the windows, of which the better one counts. Long messages are faster if fewer of them occupy the caches.
+/// Returns the windows to measure; the better result counts. Long messages are faster with a smaller window, because
+/// fewer of them occupy the caches.
 fn windows(window: u32, bytes: u32) -> impl Iterator<Item = u32> {
     let fewer = (IN_CACHES / bytes).max(2);
     [Some(window), (fewer < window).then_some(fewer)].into_iter().flatten()

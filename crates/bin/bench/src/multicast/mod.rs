@@ -65,10 +65,10 @@ struct Bench<'a> {
 pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
     if args.dest > args.groups {
         let what = format!("messages to {} of {} groups", args.dest, args.groups);
-        return Err(Failure::usage(what, "--dest", "choose as many as there are groups, or fewer"));
+        return Err(Failure::usage(what, "--dest", "choose at most the number of groups"));
     }
     if args.critical_path && args.fabric != LoopbackFabric::Shm {
-        let what = format!("a critical path on {}: it is computed in shared memory only", name_of(&args.fabric));
+        let what = format!("a critical path on {}: it is computed on shared memory only", name_of(&args.fabric));
         return Err(Failure::usage(what, "--critical-path", "use `--fabric shm`"));
     }
     let remedy = "the bound of the throughput is measured on two: allow this process two (taskset, container limits)";

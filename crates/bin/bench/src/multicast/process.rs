@@ -31,7 +31,7 @@ use super::stream::{self, Stream};
 use super::{DONE, FIRST, Kind, LAST};
 use crate::args::Protocol;
 
-/// Number of messages after which the fabric is polled, if the window allows many.
+/// Largest number of messages that are sent before the fabric is polled again.
 const BURST: u64 = 16;
 
 enum Node<F: FabricDiagnostics> {
@@ -284,8 +284,8 @@ impl<'a, F: Fabric> Driver<'a, F> {
             let longest = if sent - done < window { schedule.longest_sleep(sent, total, now()) } else { LONGEST };
             self.round_within(burst > 0, longest)?;
             done = self.client.delivered_up_to().saturating_sub(base);
-            // The client learns only of a majority. One message at a time requires that no member still works on the
-            // previous one.
+            // The client learns only that a majority has delivered. With one message at a time, no member may still
+            // work on the previous message.
             while window == 1 && done == sent && !self.is_everywhere(last) {
                 self.round(false)?;
             }
@@ -309,7 +309,8 @@ impl<'a, F: Fabric> Driver<'a, F> {
         Ok(())
     }
 
-    /// Returns whether all members of its groups have delivered the message with this sample, multicast at `start`.
+    /// Returns whether all members of the destination groups have delivered the message with this sample, which was
+    /// multicast at `start`.
     fn is_everywhere(&self, (at, start): (usize, u64)) -> bool {
         (0..self.cluster.destinations())
             .all(|member| self.task.area.samples(member)[at].load(Ordering::Relaxed) >= start)

@@ -1,5 +1,5 @@
-//! The bound of the multicast's rate: the same records between the same processes, as many at once, without the
-//! multicast.
+//! The bound of the multicast's rate: the same records between the same processes, with as many messages outstanding,
+//! without the multicast.
 //!
 //! Every client has as many messages outstanding as in the subject. Each step of a message is a record as long as the
 //! multicast's, with a checksum computed at both ends, and records that are ready at the same time leave together.
@@ -170,7 +170,7 @@ impl<L: Lane> Stream<'_, L> {
                 worked |= *state != before;
             }
             for (client, state) in states.iter_mut().enumerate() {
-                // Reports when there is nothing else to do, or before the client has to wait.
+                // Deliveries are reported when there is nothing else to do, or before the client has to wait.
                 if state.delivered > state.told && (!worked || state.delivered - state.told >= quarter) {
                     self.lane.put(self.cluster.members() + client, DONE, client, state.delivered, CONTROL_BYTES)?;
                     (state.told, worked) = (state.delivered, true);

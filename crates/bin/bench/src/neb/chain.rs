@@ -21,8 +21,8 @@ const VALUE: usize = 0;
 const REPLAY: usize = 1;
 /// Step: the report of a delivery to the sender.
 const DONE: usize = 2;
-/// First step of reads on a network. It requests what a process published, one step for each process; the steps of the
-/// answers follow.
+/// First step of reads on a network. There is one step for each process to request what that process published. The
+/// steps of the answers follow.
 const ASK: usize = 3;
 
 /// Returns the number of steps that one process can take towards another.
@@ -163,9 +163,9 @@ impl<W: Reads> Chain<'_, W> {
         }
     }
 
-    /// Returns what is read at other hosts: the process that published it, and the host. Mode `all` reads the value of
-    /// every process. Mode `quorum` without its fast path reads the value of every process at every host. Local values
-    /// need no read.
+    /// Returns the reads at other hosts: for each, the process that published the value, and the host. Mode `all` reads
+    /// the value of every process. Mode `quorum` without its fast path reads the value of every process at every host.
+    /// Local values need no read.
     fn reads(&self) -> impl Iterator<Item = (usize, usize)> + use<W> {
         let (processes, me, mode, fast) = (self.neb.processes(), self.task.me, self.neb.mode, self.neb.fast);
         let others = (1..processes).filter(move |other| *other != me);
@@ -179,8 +179,9 @@ impl<W: Reads> Chain<'_, W> {
         })
     }
 
-    /// Returns whether the broadcast can be delivered. The values of the other processes are read once, and are no
-    /// conflict whether they are there or not. With the fast path, all of them must be there.
+    /// Returns whether the broadcast can be delivered. Without the fast path, the values of the other processes must
+    /// have been read once, whether they were published or not. With the fast path, all of them must have been
+    /// published.
     fn is_due(&self, number: u64) -> bool {
         if self.neb.mode != NebMode::All && self.neb.fast {
             let mut others = (1..self.neb.processes()).filter(|other| *other != self.task.me);

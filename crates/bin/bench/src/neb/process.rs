@@ -139,7 +139,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
             round += 1;
             let freed = others.iter().map(|other| node.own_stream().freed_by(*other)).min().unwrap_or(0);
             let mut worked = false;
-            // One reading of the clock, before the first, serves all broadcasts that leave together.
+            // All broadcasts that are sent together share one reading of the clock, taken before the first of them.
             let at = now();
             while *sent < base + total && *sent - freed < window {
                 let Some(start) = schedule.due(*sent - base, at) else { break };
@@ -185,7 +185,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
                 }
             });
             if window > 1 && before < *sent {
-                // One reading of the clock, after the last, serves all broadcasts that were delivered together.
+                // All broadcasts that were delivered together share one reading of the clock, taken after the last.
                 let at = now();
                 samples[(before - base) as usize..(*sent - base) as usize].iter().for_each(|sample| {
                     sample.store(at, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The bound of the broadcast's rate: the same slots between the same processes, as many at once, without the
-//! broadcast.
+//! The bound of the broadcast's rate: the same slots between the same processes, with as many broadcasts outstanding,
+//! without the broadcast.
 //!
 //! Each slot that a broadcast writes or reads is a record of the same length, with a checksum computed at both ends,
 //! and records that are ready at the same time leave together. Processes are not suspected, and values are not
@@ -36,9 +36,9 @@ fn slot_bytes(neb: &Neb) -> usize {
     config(neb).slot_bytes() as usize - HEADER_BYTES
 }
 
-/// Returns the hosts where a receiver publishes its value, each with the processes that read it there. In mode `all`
-/// the receiver publishes it in its own memory, and all others read it. In mode `quorum` it writes it to each host, and
-/// without the fast path every process reads it there.
+/// Returns the hosts where a receiver publishes its value, each with the processes that read the value there. In mode
+/// `all` the receiver publishes the value in its own memory, and all others read it. In mode `quorum` the receiver
+/// writes the value to each host, and without the fast path every process reads it at each host.
 fn published(neb: &Neb, receiver: usize) -> Vec<(usize, Vec<usize>)> {
     let others: Vec<_> = (1..neb.processes()).filter(|other| *other != receiver).collect();
     let hosts = match neb.mode {
@@ -135,7 +135,7 @@ impl<L: Lane> Stream<'_, L> {
                 delivered = due;
                 worked = true;
             }
-            // Reports when there is nothing else to do, or before the sender has to wait.
+            // Deliveries are reported when there is nothing else to do, or before the sender has to wait.
             if delivered > told && (!worked || delivered - told >= quarter) {
                 self.lane.put(0, DONE, 0, delivered, DONE_BYTES)?;
                 (told, worked) = (delivered, true);

@@ -15,7 +15,7 @@ use super::failed;
 use super::packets::link_payload;
 
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
-/// Number of words of a receiver's part of the memory: a message of 4096 bytes.
+/// Number of words of one receiver's part of the memory, which holds a message of 4096 bytes.
 pub(super) const WORDS: usize = 512;
 const VA: u64 = 1 << 40;
 
@@ -38,7 +38,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Creates `pairs` unconnected queue pairs, and memory for as many receivers.
+    /// Creates `pairs` unconnected queue pairs, and memory for the same number of receivers.
     pub(super) fn new(address: Ipv4Addr, pairs: usize) -> Result<Ends, Failure> {
         let mut endpoint = Endpoint::new();
         let config = QpConfig { kind: QpKind::Reliable, send_depth: 256, recv_depth: 16, merges: false };

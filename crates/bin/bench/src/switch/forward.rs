@@ -1,6 +1,7 @@
 //! Number of copies per second by the switch, beside a plain copier between the same sockets. The copier receives
 //! packets by recvmmsg, sends them to each receiver by sendmmsg, and does nothing else. Only the time in which the
-//! switch or the copier works counts, so that the sender and the receivers cost nothing. Packets are always waiting.
+//! switch or the copier works counts, not that of the sender and the receivers. When that time begins, packets are
+//! already waiting.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -19,7 +20,7 @@ use crate::samples::median;
 const UDP_PORT: u16 = 4791;
 /// Number of packets that wait for the switch or the copier when its time begins.
 const WAITING: usize = 128;
-/// Number of turns of each in a round.
+/// Number of turns that the switch and the copier have in each round.
 const TURNS: usize = 20;
 
 struct Scene {

@@ -35,9 +35,9 @@ use stentor_support::{Failure, Verdict};
 
 /// Numbers of receivers in the rows that have several.
 const RECEIVERS: [u8; 2] = [8, 32];
-/// Longest time that a part of a row takes unless it hangs.
+/// Time after which a part of a row counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Number of runs for each line of the ablation.
+/// Number of runs for each line of the comparison of aggregations.
 const ABLATIONS: u32 = 400;
 /// The parts that `--only` selects from.
 const PARTS: [&str; 6] = ["step", "forward", "last", "members", "packets", "aggregation"];
@@ -79,13 +79,13 @@ impl Times {
         self.0.round(us.iter().map(|us| (us * 1e6) as u64));
     }
 
-    /// Returns their median, in microseconds.
+    /// Returns the median of the rounds' medians, in microseconds.
     fn typical(&self) -> f64 {
         self.0.summary().typical
     }
 }
 
-/// The switch in its own thread, on the second processor if there is one. Dropping this stops it.
+/// The switch in its own thread, on the second processor if there is one. Dropping this value stops the switch.
 struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -98,7 +98,7 @@ impl Running {
         let processors = processors().unwrap_or_default();
         let (first, second) = (processors.first().copied(), processors.get(1).copied());
         let work = move || {
-            // Pinning is optional.
+            // The switch also works if it cannot be pinned.
             let _ = second.map(|processor| pin(&[processor]));
             while !ends.load(Ordering::Relaxed) && switch.round().is_ok() {}
         };
@@ -121,7 +121,7 @@ pub(super) fn run(args: &BenchSwitch) -> Result<(Report, Verdict), Failure> {
     let all = processors().map_err(failed)?;
     if let Some(none) = args.only.iter().find(|only| !PARTS.iter().any(|name| name.contains(only.as_str()))) {
         let what = format!("no part has {none:?} in its name");
-        return Err(Failure::usage(what, "--only", format!("say one of {}", PARTS.join(", "))));
+        return Err(Failure::usage(what, "--only", format!("name one of {}", PARTS.join(", "))));
     }
     let wants = |name: &str| args.only.is_empty() || args.only.iter().any(|only| name.contains(only.as_str()));
     let pinning = "sender and receivers on one processor, the switch on another".to_owned();

@@ -1,4 +1,4 @@
-//! Changing the members of a set by one control packet, beside making the same queue pairs anew through the control
+//! A change of the members of a set by one control packet, beside new queue pairs for all hosts through the control
 //! plane. Both are measured from their beginning to the first copy of the next message.
 
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::samples::median;
 const HOSTS: u8 = 16;
 const PORT: u16 = 7388;
 const NUMBER: u16 = 1;
-/// Slightly more than the shortest time between two generations of a set in the control plane.
+/// Pause, slightly longer than the shortest time between two generations of a set in the control plane.
 const REST: Duration = Duration::from_millis(110);
 /// Number of control packets in a round.
 const CONTROLS: usize = 200;
@@ -57,7 +57,7 @@ impl Scene {
             for member in &mut self.members {
                 member.hear().map_err(failed)?;
             }
-            in_time(since, format_args!("still not: {what}"))?;
+            in_time(since, format_args!("not reached in time: {what}"))?;
         }
         Ok(())
     }

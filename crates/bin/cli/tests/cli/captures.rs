@@ -149,7 +149,7 @@ fn unsupported_capture_is_refused_before_the_start() {
         run(command.iter().copied().chain(["-q", "--fabric", "roce", "--pcap", &old]))
             .refused(&["the capture exists already", "old-g1.2.pcap"]);
     }
-    run(["bench", "fabric", "--fabric", "roce", "--drop-chance", "0.1"]).refused(&["waited for in vain"]);
+    run(["bench", "fabric", "--fabric", "roce", "--drop-chance", "0.1"]).refused(&["wait for a lost packet"]);
     // The file of the second start of a process exists.
     run(["-q", "bench", "neb", "--signed", "--fabric", "roce", "--pcap", &path("old.pcap")])
         .refused(&["old-p1.2.pcap"]);

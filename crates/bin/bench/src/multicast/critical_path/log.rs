@@ -14,11 +14,11 @@ const DELIVERED: u64 = u64::MAX - 1;
 /// An event at a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mark {
-    /// The client called: the message begins.
+    /// The client submitted a message, with which the message begins.
     Submitted,
     /// The writes for this process have left.
     Wrote(usize),
-    /// The message was delivered here.
+    /// The process delivered the message.
     Delivered,
 }
 

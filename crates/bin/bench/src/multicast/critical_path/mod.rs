@@ -1,16 +1,16 @@
 //! `stentor bench multicast --critical-path`: the latency in a cluster with a processor for each process, computed on
 //! two processors.
 //!
-//! Each process of the cluster is measured alone. It polls on its own processor. All others take turns on another
-//! processor: one of them takes a step, then all pause while the measured process reacts. Its inputs therefore lie in
-//! another processor's cache, and so do the lines that it writes to its peers; its code and its own state are warm. A
-//! reaction is timed from the end of the flush that caused it. It contains the hop and the rest of the polling round in
-//! which the write arrives.
+//! Each process of the cluster is measured alone. The measured process polls on its own processor. All others take
+//! turns on another processor: one of them takes a step, then all pause while the measured process reacts. The inputs
+//! of the measured process, and the lines that it writes to its peers, are therefore in another processor's cache,
+//! while its code and its own state are warm. A reaction is timed from the end of the flush that caused it. That time
+//! contains the hop and the rest of the polling round in which the write arrives.
 //!
 //! A message is then composed from one reaction of each process. A reaction begins when all its inputs have left their
 //! writers and the process has finished its earlier reaction ([`path`]). The latency is the longest such chain from the
-//! client's call to a delivery. A client and a group of one are computed alike; they are measured as well, in turns
-//! with the computation.
+//! client's call to a delivery. To check the model, the latency of a client and a group of one is both computed and
+//! measured directly, in alternating rounds.
 //!
 //! The model assumes that
 //! - all writes of a flush arrive when the flush ends, so the first of several receivers is charged for all of them;
@@ -47,10 +47,11 @@ use reaction::{Reactions, is_interrupted, of_messages};
 
 /// Result: number of entries in the log of the phase.
 const COUNT: usize = 0;
-/// Result: number of messages delivered here, in all phases.
+/// Result: number of messages that the process delivered, in all phases.
 const DELIVERED: usize = 1;
 
-/// Number of messages over all rounds, for each measured process. There are fewer than elsewhere because of the pauses.
+/// Number of messages in all rounds together, for each measured process. It is smaller than in other benches because of
+/// the pauses.
 const ITERATIONS: u64 = 2100;
 /// Pause between two messages of the measured client and group of one, in nanoseconds. It is about as long as the pause
 /// between two computed messages, so that both find idle processes.
@@ -68,17 +69,18 @@ kinds! {
 struct Subject {
     workers: Workers,
     cluster: Cluster,
-    /// Number of warm-up messages of a phase, and of measured ones.
+    /// Number of warm-up messages of a phase.
     warmup: u64,
+    /// Number of measured messages of a phase.
     messages: u64,
     clock_ns: f64,
     samples: Samples,
     /// The steps of each message, by the roles on its path.
     paths: BTreeMap<Vec<&'static str>, Vec<Vec<Step>>>,
     dropped: u64,
-    /// Number of messages that were processed completely while one process was measured, summed over all processes; and
-    /// number of those at which the measured process was interrupted.
+    /// Number of messages that were processed completely while one process was measured, summed over all processes.
     reacted: u64,
+    /// Number of those messages at which the measured process was interrupted.
     interrupted: u64,
 }
 

@@ -10,7 +10,7 @@ pub(super) type Step = (usize, f64);
 /// A reaction with its time.
 struct Node {
     process: usize,
-    /// The node whose output it waited for last, and the time of that output.
+    /// The node for whose output this reaction waited last, and the time of that output.
     after: Option<(usize, f64)>,
 }
 
@@ -38,7 +38,7 @@ impl Timeline {
         let inputs = reaction.inputs.iter().filter_map(|input| self.written.get(input).copied());
         let after = inputs.map(Some).fold(self.free[process], later);
         if after.is_none() && !reaction.inputs.is_empty() {
-            // None of its inputs belong to this message.
+            // None of the reaction's inputs belong to this message.
             return;
         }
         let (node, start) = (self.nodes.len(), after.map_or(0.0, |(_, at)| at));
@@ -77,8 +77,8 @@ impl Timeline {
 /// Returns the path from the client's call to the last delivery at one of the first `destinations` processes.
 ///
 /// A reaction begins when the last of its inputs has left its writer and the process has finished its previous
-/// reaction. An input that no process writes in these reactions is ignored: the reactions of each process were measured
-/// with another message, which may have had one more credit. Returns `None` if a destination does not deliver.
+/// reaction. An input that no process writes in these reactions is ignored: the reactions of each process come from
+/// different messages, and one of them may have had one more credit. Returns `None` if a destination does not deliver.
 pub(super) fn longest(messages: &[&Reactions], destinations: usize) -> Option<Vec<Step>> {
     let outputs = messages.iter().copied().flatten().flat_map(|reaction| &reaction.outputs);
     let write_of = |output: &(Output, f64)| if let Output::Write(write) = output.0 { Some(write) } else { None };

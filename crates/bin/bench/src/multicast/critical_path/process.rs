@@ -33,7 +33,7 @@ struct Process<'a> {
     log: Rc<Log>,
     node: Node,
     payload: Vec<u8>,
-    /// Number of messages that were delivered or submitted here, in all phases.
+    /// Number of messages that this process delivered or submitted, in all phases.
     messages: u64,
 }
 
@@ -80,7 +80,7 @@ impl Process<'_> {
         self.log.store(task.area.samples(task.me));
         results[COUNT].store(self.log.len() as u64, Ordering::Relaxed);
         if self.log.is_full() {
-            let what = format!("process {} writes more for each message than the bench has room for", task.me);
+            let what = format!("process {} makes more writes for each message than the bench has room for", task.me);
             return Err(Failure::run(what, "bench multicast --critical-path", "report this as a bug"));
         }
         Ok(())

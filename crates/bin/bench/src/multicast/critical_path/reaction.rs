@@ -45,8 +45,8 @@ pub(super) fn of_messages(logs: &[Vec<Entry>], client: usize, measured: usize, c
     starts.windows(2).map(one).collect()
 }
 
-/// Returns whether an output took longer than `longest` nanoseconds. In such a time the other processes continue, and
-/// their further writes arrive.
+/// Returns whether an output took longer than `longest` nanoseconds. Such a measurement is useless, because after that
+/// time the other processes continue, and their further writes arrive.
 pub(super) fn is_interrupted(reactions: &Reactions, longest: f64) -> bool {
     reactions.iter().flat_map(|reaction| &reaction.outputs).any(|(_, ns)| *ns > longest)
 }
@@ -92,7 +92,7 @@ fn of_message(logs: &[&[Entry]], measured: usize, clock_ns: f64) -> Reactions {
                 continue;
             }
             Happening::Own(Mark::Submitted) => {
-                // The measured latency begins with the same reading of the clock.
+                // The directly measured latency begins with the same reading of the clock, so none is subtracted.
                 (since, readings, last_mark) = (Some(at), 0, at);
                 continue;
             }

@@ -12,15 +12,16 @@ use stentor_fabric::{
 
 use super::log::{Log, Mark};
 
-/// A wrapper of a fabric that records a time for every flush of writes. All writes of a flush share one time: after its
-/// fence the last of them is visible, and one reading of the clock disturbs the path less than one per write.
+/// A wrapper of a fabric that records a time for every flush of writes. All writes of a flush share one time. It is
+/// taken after the flush's fence, when all of them are visible. One reading of the clock for each flush disturbs the
+/// path less than one for each write.
 #[derive(Debug)]
 pub(super) struct Stamped<F> {
     inner: F,
     log: Rc<Log>,
     /// Peer of each queue pair.
     peers: Vec<usize>,
-    /// Processes that were written to since the last flush.
+    /// Processes to which writes were posted since the last flush.
     touched: Vec<usize>,
 }
 
