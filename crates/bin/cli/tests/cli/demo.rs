@@ -194,7 +194,7 @@ fn killed_member_ends_the_demonstration_without_leftovers() {
     kill_process(long.nodes()[2], Signal::KILL).unwrap();
     let (ran, scratch) = long.end();
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("ended before it was told to, by signal 9"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("ended unexpectedly, by signal 9"), "{}", ran.stderr);
     assert_eq!(fs::read_dir(scratch.path("tmp")).unwrap().count(), 0);
 }
 
