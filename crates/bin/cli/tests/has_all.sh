@@ -1,8 +1,8 @@
-# Sourced by the scripts in this directory and below. Tells whether a node has delivered all lines of a cast.
+# Sourced by the scripts in this directory and below. Defines a function that checks whether a node has delivered all
+# lines of a cast.
 
-# Messages of the session also have places in the order, so the last line is recognised by its text. A node that has
-# last restored another member's state has printed that state instead of lines. Its number then shows how many
-# deliveries it includes.
+# Messages of the session also have places in the order, so the last line is recognised by its text. If a node has
+# restored another member's state, it may have printed the number of deliveries in that state instead of the last line.
 has_all() { # OUTPUT LINES
     last=$(tail -n 1 "$1")
     case $last in

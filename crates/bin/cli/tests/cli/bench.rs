@@ -142,7 +142,7 @@ fn critical_path_is_computed_next_to_a_measured_pair() {
         assert!(sum > 0.0 && row["p50_us"].as_f64().unwrap() > 0.0, "{row}");
         let all = row["iterations"].as_u64().unwrap() + row["computed"]["dropped"].as_u64().unwrap();
         let is_whole = row["computed"]["interrupted"] == 0.0;
-        assert!(if is_whole { all == 200 } else { all < 200 }, "none is lost but by an interruption: {row}");
+        assert!(if is_whole { all == 200 } else { all < 200 }, "a message is missing, and none was interrupted: {row}");
     }
     let steps = |row: &Value| row["computed"]["path"].as_array().unwrap().len();
     assert_eq!(steps(pair), 2, "a client and a member: {pair}");
@@ -202,7 +202,7 @@ fn every_verb_is_measured_over_roce_beside_datagrams() {
     let names = |document: &Value| rows(document).iter().map(|row| row["name"].clone()).collect::<Vec<_>>();
     assert_eq!(names(&there), names(&here), "the same rows");
     let (apart, beside): (Vec<_>, Vec<_>) = rows(&there).iter().partition(|row| row["bound"].is_null());
-    // A message of two packets is sent in a run, and single datagrams are no bound for that.
+    // The packets of a message are sent in one run. Single datagrams are slower, so rates have no bound.
     assert!(apart.iter().all(|row| row["name"].as_str().unwrap().ends_with(", rate")), "{apart:?}");
     assert_eq!((apart.len(), beside.len()), (3, 9));
     for row in beside {
@@ -343,7 +343,7 @@ fn a_killed_bench_leaves_neither_processes_nor_files() {
             sleep(Duration::from_millis(20));
         }
     };
-    // Counts files in the only directory that the bench creates, whose name is random.
+    // Counts the files in the directory that the bench creates. Its name is random.
     let sockets = || {
         let made = fs::read_dir(&directory).unwrap().flatten().map(|entry| entry.path().join("bench"));
         made.filter_map(|sockets| fs::read_dir(sockets).ok()).flatten().count()
@@ -458,12 +458,12 @@ fn running_cluster_is_measured_by_a_client() {
         assert!(row["bound"].is_null() && row["iterations"] == 200, "{row}");
     }
     let delivered = running.read("g1.1", "out").lines().count();
-    assert!(delivered >= 2 * 3 * 200, "{delivered} messages with those before the measured ones");
+    assert!(delivered >= 2 * 3 * 200, "{delivered} messages, including the warm-up");
     cluster(&["-s", "100000"]).refused(&["100000 bytes", "message_bytes"]);
     cluster(&["--to", "g7"]).refused(&["g7"]);
     running.signal("g1.2", Signal::KILL);
     running.signal("g1.3", Signal::KILL);
     let ran = cluster(&["--timeout", "1"]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
-    assert!(ran.stderr.contains("g1.2"), "it says who is not there: {}", ran.stderr);
+    assert!(ran.stderr.contains("g1.2"), "the error does not name the missing member: {}", ran.stderr);
 }

@@ -1,5 +1,5 @@
-//! Broken clusters, one of each kind. The output of the commands names the cause, and after the remedy that they name,
-//! the cluster works. Operators practise on the same clusters: `crates/bin/cli/tests/broken/broken.sh`.
+//! Broken clusters, one of each kind. The output of the commands names the cause and a remedy, and with that remedy the
+//! cluster works again. Operators practise on the same clusters: `crates/bin/cli/tests/broken/broken.sh`.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Broken {
         self.patient_script("3", words)
     }
 
-    /// Runs the script, which gives up a judgement after `patience` seconds.
+    /// Runs the script. Its command `judge` gives up after `patience` seconds.
     fn patient_script(&self, patience: &str, words: &[&str]) -> Ran {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken/broken.sh");
         let mut command = Command::new(script);
@@ -54,20 +54,20 @@ impl Drop for Broken {
     }
 }
 
-/// Checks that a broken cluster does not work, that the output has these words, and that the cluster works once it is
-/// mended.
+/// Checks that a broken cluster does not work, that the output of the commands contains these words, and that the
+/// cluster works once it is mended.
 fn is_told_and_mended(name: &str, words: &[&str]) {
     let broken = Broken::make(name);
     let judged = broken.script(&["judge"]);
     let said = broken.said();
-    assert_ne!(judged.code, 0, "it is not broken: {said}");
+    assert_ne!(judged.code, 0, "the cluster is not broken: {said}");
     for word in words {
         assert!(said.contains(word), "`{word}` is not in the output: {said}");
     }
     let mended = broken.script(&["mend"]);
     assert_eq!(mended.code, 0, "{}{}", mended.stdout, mended.stderr);
     let judged = broken.patient_script("20", &["judge"]);
-    assert_eq!(judged.code, 0, "it does not work: {}", broken.said());
+    assert_eq!(judged.code, 0, "the cluster does not work: {}", broken.said());
 }
 
 macro_rules! broken {

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use crate::support::{Scratch, run};
 
-/// Returns source and destination of each packet of a capture, which must be complete, even that of a process that was
-/// killed.
+/// Returns source and destination of each packet of a capture. The capture must end with a complete packet, even if its
+/// process was killed.
 fn packets(file: &Path) -> Vec<(Ipv4Addr, Ipv4Addr)> {
     let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     assert_eq!(bytes[..4], 0xa1b2_3c4d_u32.to_le_bytes(), "{}", file.display());
@@ -33,7 +33,8 @@ fn captures(scratch: &Scratch) -> BTreeMap<String, Vec<(Ipv4Addr, Ipv4Addr)>> {
     files.filter_map(|file| Some((name(&file)?, packets(&file)))).collect()
 }
 
-/// Checks that each process has sent and received packets, and that the senders' files contain the received ones.
+/// Checks that each process has sent and received packets, and that the captures of the senders contain all received
+/// packets.
 fn fit_together(all: &BTreeMap<String, Vec<(Ipv4Addr, Ipv4Addr)>>) {
     let mut owners = BTreeMap::new();
     for (name, packets) in all {
@@ -68,7 +69,7 @@ fn demonstration_has_a_capture_for_each_process_and_life() {
     let expected = BTreeSet::from(["c0", "g1.1", "g1.2", "g1.3", &format!("{killed}.2")].map(str::to_owned));
     assert_eq!(all.keys().cloned().collect::<BTreeSet<_>>(), expected);
     assert!(!file.exists(), "the file without a process name is not used");
-    assert!(all["c0"].len() > 300, "every message is in the client's");
+    assert!(all["c0"].len() > 300, "the client's capture has every message");
     // The process that was killed had no time to write all packets.
     let whole = all.into_iter().filter(|(name, _)| !name.starts_with(&killed)).collect();
     fit_together(&whole);
@@ -136,7 +137,7 @@ fn unsupported_capture_is_refused_before_the_start() {
         [&["demo"], &["bench", "multicast"], &["bench", "failover"], &["demo", "--neb"], &["bench", "fabric"]];
     for command in commands {
         let refused = |fabric: &str, file: &str, parts: &[&str]| {
-            // Quiet, because on a busy machine a bench reports that it is running before it gets to the captures.
+            // With `-q`, because on a busy machine a bench reports that it is running before it checks the captures.
             run(command.iter().copied().chain(["-q", "--fabric", fabric, "--pcap", file])).refused(parts);
         };
         refused("shm", &path("run.pcap"), &["on shared memory", "--fabric roce"]);

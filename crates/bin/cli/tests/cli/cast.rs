@@ -1,4 +1,4 @@
-//! `stentor cast`: the fate of the lines.
+//! `stentor cast`: lines are delivered once and in order, or the command reports which are not.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -25,7 +25,7 @@ fn long_line_is_refused_and_earlier_lines_are_delivered() {
     let message = running.delivered("g1.1", 3)[2]["m"].clone();
     assert_eq!(message[0], "c0");
     let number: u64 = message[1].as_str().expect("a string of digits").parse().unwrap();
-    assert!(number > 1 << MessageId::GENERATION_BITS, "{message}: no number of the process before is used again");
+    assert!(number > 1 << MessageId::GENERATION_BITS, "{message}: a number of an earlier process may be used again");
 }
 
 #[test]

@@ -215,7 +215,8 @@ fn missing_client_exits_with_code_3_and_no_violation() {
     assert_eq!(check(&files, &[]).code, 1);
 }
 
-/// A client that was restarted after the wall clock was set back, so its second life has the smaller number.
+/// Returns the histories of a client that was restarted after the wall clock was set back, so that its second life has
+/// the smaller number.
 fn clock_set_back(scratch: &Scratch, clocks: [&str; 2]) -> Vec<String> {
     let cluster = |clock: &str| CLUSTER.replace("global", clock);
     let first = [multicast(100, 1).replace("\"i\":1", "\"i\":20")];
@@ -323,8 +324,8 @@ fn cast(running: &Running, line: &str, client: &str, (history, lines): (&str, us
     file
 }
 
-/// A cluster that is stopped completely and started again makes another run. Members that are restarted one by one do
-/// not.
+/// A cluster that is stopped completely and started again begins another run. Members that are restarted one by one
+/// belong to the same run.
 #[test]
 fn cluster_starts_are_checked_separately_and_member_restarts_together() {
     let mut running = Running::new(1, 3, SMALL);

@@ -177,7 +177,7 @@ fn members_deliver_in_one_order_and_the_history_passes() {
         let said = running.until(name, "err", |text| text.contains("all members are connected"));
         assert!(said.contains("memory, fixed from here on"), "{said}");
     }
-    // Members are stopped only now, because those that remain report the ones that have left.
+    // Members are stopped only after the checks of their logs, because the remaining ones log each member that stops.
     for name in names {
         assert_eq!(running.signal(name, Signal::TERM), Some(0));
         assert!(running.read(name, "err").contains("stopped after 202 deliveries"));
@@ -278,7 +278,7 @@ fn majority_without_memory_is_reported_with_the_remedy() {
     for name in ["g1.1", "g1.3"] {
         running.signal(name, Signal::KILL);
     }
-    // The remedy is reported at once, and not only after a restart that did not help.
+    // The remedy must be reported at once, and not only after a restart that did not help.
     let remedy = "and nothing is delivered; fewer than a majority have the group's state: start g1.1 and g1.3, which then wait \
                   for it; stop g1.2 and start it anew: then g1 begins from nothing";
     running.until("g1.2", "err", |text| text.contains(remedy));
@@ -433,7 +433,7 @@ fn killed_member_is_named_and_leaves_no_files() {
     let cast = running.cast(b"after\n", &["--to", "g1", "--timeout", "1"]);
     assert_eq!(cast.code, 1);
     assert!(cast.stderr.contains("g1.1"), "{}", cast.stderr);
-    assert_eq!(running.signal("g1.2", Signal::INT), Some(0), "the others stop as ever");
+    assert_eq!(running.signal("g1.2", Signal::INT), Some(0), "the other member does not stop in order");
     let since = Instant::now();
     while running.path("run").exists() {
         assert!(since.elapsed() < PATIENCE, "{:?}", fs::read_dir(running.path("run/test")).map(Iterator::count));
@@ -466,8 +466,8 @@ fn stopped_member_is_shown_as_silent() {
     assert_eq!(states.iter().filter(|state| state.as_str().is_some_and(says)).count(), 2, "{document}");
 }
 
-/// Every command and member that notices a stopped member reports that, and how to continue it. A restart would not
-/// help.
+/// Every command and member that notices a stopped member reports that, and how to continue it. A restart would lose
+/// the member's memory.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn remedy_for_stopped_members_is_not_a_restart() {

@@ -158,7 +158,7 @@ impl Long {
         files
     }
 
-    /// Returns the processes with our directory in their command line.
+    /// Returns the processes whose command lines contain this test's directory.
     fn nodes(&self) -> Vec<Pid> {
         let ours = self.scratch.path("tmp").into_os_string().into_string().unwrap();
         let pid = |entry: fs::DirEntry| {
@@ -177,7 +177,7 @@ impl Long {
         }
     }
 
-    /// Waits for the end of the demonstration, which must come by itself and soon.
+    /// Waits until the demonstration ends by itself, which must happen soon.
     fn end(self) -> (Ran, Scratch) {
         let since = Instant::now();
         let Long { scratch, demo } = self;

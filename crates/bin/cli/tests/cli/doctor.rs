@@ -21,7 +21,8 @@ fn every_fabric_is_reported() {
     assert!(!verbs["why"].as_str().unwrap().is_empty());
     let whats: Vec<_> = document["findings"].as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();
     let always = whats.iter().position(|what| what.starts_with("RDMA device")).unwrap();
-    // The devices with their ports, or a finding that there are none, follow these.
+    // These findings exist on every machine. After them come the devices with their ports, or a finding that there are
+    // none.
     assert_eq!(
         whats[..always],
         [

@@ -1,5 +1,5 @@
-//! Members that do not run where their configuration and `--directory` say, because the file was edited since they
-//! started, it is a copy, or they were started with another directory.
+//! Members that run, but not where the configuration and `--directory` of a command point: the file was edited since
+//! the member started, it is a copy, or the member was started with another directory.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::support::{Ran, Scratch, ran, signal, stentor};
 
 /// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longer than a member takes to end after it was asked to.
+/// Time that is longer than a member takes to end after a request.
 const MOMENT: Duration = Duration::from_millis(1500);
 
 /// A running member of a cluster of one or two.
@@ -53,7 +53,7 @@ impl One {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the command starts");
-        // A second process of a member must end, but only by itself.
+        // A second process of a member must end by itself.
         let since = Instant::now();
         while child.try_wait().unwrap().is_none() {
             if since.elapsed() > PATIENCE {

@@ -58,8 +58,8 @@ fn impossible_moves_are_refused() {
     let members = shown["members"].as_array().unwrap();
     assert!(members.iter().any(|member| member["id"] == other && member["state"] == "down"), "{shown}");
     let since = Instant::now();
-    // The other members may still nominate a member that just died, until they miss it. The election then passes it
-    // over.
+    // Until the other members notice that a member has just died, they may still nominate it. The election then passes
+    // over that member.
     let refused = loop {
         let refused = ask(&running, &["leader", "move", "--to", other, "--timeout", "1"]);
         if refused.stderr.contains("does not answer, or waits") || since.elapsed() > PATIENCE {

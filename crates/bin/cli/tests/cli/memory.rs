@@ -10,7 +10,7 @@ use crate::support::{Ran, Scratch, ran, run, stentor};
 
 /// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Upper bound of a node's other memory, which is 17 to 19 MiB with the program of a debug build.
+/// Upper bound of a node's memory that is not planned. It is 17 to 19 MiB with the program of a debug build.
 const BESIDE: u64 = 40 << 20;
 
 /// A node that is the only member of its group.
@@ -82,8 +82,7 @@ impl Drop for Alone {
 
 const LARGE_WINDOW: &str = "clients = 1\nwindow = 65536\nmessage_bytes = 128\nbody_ring_kib = 16";
 
-/// The window's places are nearly all the memory of this node. After a window of messages they are resident, as
-/// planned.
+/// The window's slots are nearly all the memory of this node. After a window of messages they are resident, as planned.
 #[test]
 fn used_window_occupies_the_planned_memory() {
     let alone = Alone::start(LARGE_WINDOW);
@@ -91,8 +90,11 @@ fn used_window_occupies_the_planned_memory() {
     alone.cast(66_000);
     let grown = alone.resident() - before;
     let [grown_mib, planned_mib] = [grown, planned].map(|bytes| bytes >> 20);
-    assert!(grown <= planned + (2 << 20), "{grown_mib} MiB came, {planned_mib} MiB are planned");
-    assert!(grown >= planned / 3, "{grown_mib} MiB came of {planned_mib} MiB that are planned: the plan says too much");
+    assert!(grown <= planned + (2 << 20), "{grown_mib} MiB more are resident, {planned_mib} MiB are planned");
+    assert!(
+        grown >= planned / 3,
+        "{grown_mib} MiB more are resident, {planned_mib} MiB are planned: the plan is too large"
+    );
 }
 
 /// A client id costs almost nothing while no client uses it, however large its window is.

@@ -2,8 +2,8 @@
 //! `namespaces.txt`.
 //!
 //! `cargo test` runs the short part. With `STENTOR_MATRIX=whole` all cells run (`cargo xtask nightly`). Each cell first
-//! shows that its flags create another namespace, and fails on a machine that does not allow it. A user that is not
-//! root runs each cell inside an additional user namespace. The cells of libfabric need its library:
+//! shows that its flags create another namespace, and fails on a machine that does not allow that. If the user is not
+//! root, each cell runs inside an additional user namespace. The cells of libfabric need its library:
 //! `cargo xtask test --only ofi` runs them.
 
 use std::fs::{self, File};
@@ -49,14 +49,15 @@ impl Cell<'_> {
     fn bites(&self) -> Result<(), String> {
         let link = format!("/proc/self/ns/{}", self.kind);
         let own = fs::read_link(&link).map_err(|error| format!("{link}: {error}"))?;
-        // A new PID namespace is recognised by its pid 1, because `/proc` may still be that of the parent's namespace.
+        // A new PID namespace is recognised because its first process has pid 1. `/proc` may still show the namespace
+        // of the parent.
         let is_pid = self.flags.contains(&"-p");
         let script = if is_pid { "echo $$" } else { "readlink \"$0\"" };
         let output = Command::new("unshare").args(&self.flags).args(["sh", "-c", script, &link]).output();
         let output = output.map_err(|error| format!("install util-linux: `unshare` does not start: {error}"))?;
         if !output.status.success() {
             return Err(format!(
-                "this machine does not allow its flags: {}; play it as root, or allow user namespaces (sysctl \
+                "this machine does not allow its flags: {}; run this as root, or allow user namespaces (sysctl \
                  user.max_user_namespaces, kernel.unprivileged_userns_clone)",
                 String::from_utf8_lossy(&output.stderr).trim()
             ));

@@ -114,8 +114,7 @@ fn stopped_process_delays_the_others_and_no_message_is_lost() {
     let document = ran(&demo.wait_with_output().unwrap()).document("demo-neb");
     assert_eq!(document["ok"], true, "{document:#}");
     assert_eq!(document["broadcasts"], MESSAGES, "{document:#}");
-    // A late process may skip an index for which the liar has no single value. No message of an honest sender is
-    // skipped.
+    // A late process may skip an index at which the liar has no single value. It skips no message of an honest sender.
     let honest = ["p0", "p1", "p2", "p3", "p4"].into_iter().filter(|process| document["liar"] != *process);
     for process in honest {
         let path = keep.join(format!("{process}.jsonl"));
@@ -191,7 +190,7 @@ fn long_line_is_refused_and_bytes_that_are_not_utf_8_are_printed_as_hex() {
     let long = "x".repeat(65);
     input.write_all(b"before\n\xff\n").unwrap();
     write!(input, "{long}\n{}\n", &long[1..]).unwrap();
-    // The line is longer than all buffers on the way. More such lines follow than the process logs one by one.
+    // The line is longer than all buffers that it passes. More such lines follow than the process logs one by one.
     input.write_all(&[b'y'; 1 << 20]).unwrap();
     input.write_all(b"\n\xfe\xff\n").unwrap();
     for _ in 0..50 {

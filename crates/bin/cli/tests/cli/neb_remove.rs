@@ -73,8 +73,8 @@ impl Broadcast {
         self.processes[process].child.wait().unwrap();
     }
 
-    /// Ends the remaining processes and checks the histories of all of them. The history of a killed process ends where
-    /// it died.
+    /// Ends the remaining processes, and checks the histories of all processes. The history of a killed process ends
+    /// where the process died.
     fn check(mut self, remain: &[usize]) -> Value {
         for process in remain {
             self.signal(*process, Signal::TERM);
@@ -132,7 +132,7 @@ fn stuck() -> Broadcast {
         broadcast.say(3, &format!("last {n}"));
     }
     broadcast.kill(3);
-    // The lines fill more than a window, and the killed process frees none of it. Its memory stays readable until the
+    // The lines are more than a window, and the killed process frees no slot. Its memory stays readable until the
     // others notice its death.
     for n in 0..8 {
         broadcast.say(0, &format!("more {n}"));

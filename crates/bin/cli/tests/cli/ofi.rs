@@ -1,4 +1,4 @@
-//! Tests of the command on libfabric: what it refuses everywhere, and what it does if the library is installed.
+//! Tests of the command on libfabric: refusals, which need no library, and runs, which need one.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -95,7 +95,7 @@ fn small_dev_shm_is_named_in_the_error() {
     let program = stentor().get_program().to_str().unwrap().to_owned();
     let demo = [&program[..], "demo", "--fabric", "ofi", "--messages-limit", "60", "--no-kill"];
     let unnamed = ran(&inside(&demo));
-    // Either one more endpoint finds no space, or there is too little for libfabric to offer the provider at all.
+    // Either there is no space for one more endpoint, or so little that libfabric does not offer the provider at all.
     for part in [" in /dev/shm, where ", " of 64.0 MiB are left", "--shm-size", "another provider"] {
         assert!(unnamed.code == 1 && unnamed.stderr.contains(part), "`{part}`: {}: {}", unnamed.code, unnamed.stderr);
     }
@@ -129,8 +129,8 @@ impl Node {
     }
 }
 
-/// The test does what a user does: it configures a cluster and starts members and a client. Each of them reports which
-/// provider carries the data, and one of the members leads.
+/// The test configures a cluster as a user does, and starts members and a client. Each of them reports the provider
+/// that carries its data, and one of the members leads.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
 fn nodes_and_a_client_name_their_provider() {
@@ -193,8 +193,8 @@ fn files_arrive_complete_with_their_hash() {
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
 fn lost_peer_ends_the_transfer_and_is_named() {
-    // `shm` is left out. libfabric 1.17 takes spin locks in memory that both processes share, and a process that is
-    // killed with such a lock leaves the other in `fi_write` for ever.
+    // `shm` is left out. libfabric 1.17 uses spin locks in memory that both processes share. If a process is killed
+    // while it holds such a lock, the other one stays in `fi_write` for ever.
     meetings().iter().filter(|meeting| meeting.more != SHM).for_each(the_other_side_dies);
 }
 

@@ -13,7 +13,7 @@ use crate::support::{Scratch, ran, stentor};
 const MEMBERS: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
 const CLIENTS: usize = 3;
 const LINES: usize = 800;
-/// Upper bound of the time that the members need for the rest after the clients have finished.
+/// Upper bound of the time that the members need to deliver the remaining messages after the clients have finished.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Members that are killed at the end of the test.
@@ -35,7 +35,7 @@ fn reached(text: &str) -> u64 {
     text.lines().last().and_then(line).and_then(number).unwrap_or(0)
 }
 
-/// Returns the lines of one client: empty ones, short ones, and ones as long as an eighth of a ring.
+/// Returns the lines of one client, which are empty, short, or as long as an eighth of a ring.
 fn lines(client: usize) -> String {
     (0..LINES).map(|n| format!("{n} {}\n", "x".repeat([0, 50, 1900][(n * 7 + client + n / 5) % 3]))).collect()
 }

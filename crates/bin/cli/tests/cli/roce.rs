@@ -43,7 +43,7 @@ fn demonstration_survives_one_percent_packet_loss() {
     let _ = fs::remove_dir_all(history);
 }
 
-/// A leader is killed and comes back, so its fan-out set is left and joined again.
+/// A leader is killed and restarted, so it leaves its fan-out sets and joins them again.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn switch_copies_although_a_leader_dies_and_packets_are_lost() {
@@ -58,7 +58,7 @@ fn switch_copies_although_a_leader_dies_and_packets_are_lost() {
     assert!(document["killed"].is_string(), "{document:#}");
     let copies = |what: &str| document["switch"][what].as_u64().unwrap();
     let writes = |how: &str| document[how]["body"].as_f64().unwrap();
-    // A host is missing for a while. The writes of that time go out one by one.
+    // While a host is missing, writes are posted one by one to each receiver.
     assert!(copies("copies") > 1000 && copies("copies_asked") > 1000, "{document:#}");
     assert!(writes("writes_by_step") < 0.8 * writes("items_by_step"), "{document:#}");
     let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
@@ -106,7 +106,7 @@ fn demonstration_ends_when_its_switch_dies() {
         let (since, ran) = (Instant::now(), ran(&demo.wait_with_output().unwrap()));
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
         assert!(ran.stderr.contains("the switch failed (signal: 9"), "{}", ran.stderr);
-        // Without the failure it would wait ten seconds for the copies, and then send its text.
+        // If the failure went unnoticed, the demonstration would wait ten seconds for copies, and then send its text.
         assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
     }
 }
@@ -433,7 +433,8 @@ fn obstacle_to_a_start_is_named() {
     assert_eq!(good["notes"], serde_json::json!([]));
 }
 
-/// The member with the largest id dials the others. Without this message only its absence would be reported.
+/// The member with the largest id connects to the others. If they could not report its name, they would report only
+/// that it is absent.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn unresolvable_host_name_is_reported_as_such() {
@@ -539,8 +540,7 @@ fn manual_broadcast_uses_a_switch_and_goes_on_without_it() {
         }
         names.iter().for_each(|name| nodes.until(&format!("{name}.out"), |text| delivered(text).len() == said));
     };
-    // Hosts learn later than the switch that a set is complete. From then on all lines are copied to three receivers
-    // each.
+    // Hosts learn later than the switch that a set is complete. After that, every line is copied to three receivers.
     let mut copies = |nodes: &mut Nodes, what: &str| {
         let since = Instant::now();
         loop {
@@ -659,7 +659,7 @@ fn process_without_the_key_is_refused() {
     ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| good.start(name));
     good.until("g1.1.err", |text| text.contains("all members are connected"));
     run(config(&good)).refused(&["`g1.1` of cluster ", "is running already, as pid ", "stentor stop --config"]);
-    // The address is in use, and remains so.
+    // The address is in use for the whole test.
     let text = fs::read_to_string(good.scratch.path("cluster.toml")).unwrap().replace("\"hand-", "\"other-");
     let another = good.scratch.file("another.toml", &text);
     let refused = run(["node", "--id", "g1.1", "--config", another.to_str().unwrap()]);

@@ -13,12 +13,12 @@ const NAMES: [&str; 6] = ["g1.1", "g1.2", "g1.3", "g2.1", "g2.2", "g2.3"];
 const LINES: usize = 400;
 /// Pause between two lines.
 const PACE: Duration = Duration::from_millis(10);
-/// Line after which a process is stopped, and line, many windows later, after which `leader show` must report it. The
-/// process is continued once it is reported.
+/// The range begins with the line after which a process is stopped. It ends, many windows later, with the line after
+/// which `leader show` must report the process. The process is continued once it is reported.
 const STOPPED: std::ops::Range<usize> = 50..300;
 
 /// Checks that both groups deliver all lines although a process is stopped, and that the histories are complete.
-/// Returns how many lines the first member had delivered at the end of [`STOPPED`].
+/// Returns the number of lines that the first member had delivered at the end of [`STOPPED`].
 fn deliver_while_stopped(name: &str) -> (Running, usize) {
     let mut running = Running::new(2, 3, SMALL);
     let history = |running: &Running, name: &str| running.path(&format!("{name}.jsonl")).to_str().unwrap().to_owned();

@@ -70,8 +70,8 @@ fn output_without_a_terminal_has_no_colours() {
     }
 }
 
-/// Opens the command's side of a pseudo terminal. It must not become the controlling terminal of the tests if they lead
-/// a session. Otherwise the tests get SIGHUP when it closes.
+/// Opens the command's side of a pseudo terminal, with `NOCTTY`. Without that flag, and if the tests lead a session, it
+/// would become their controlling terminal, and they would get SIGHUP when it closes.
 fn open_side(name: &CStr) -> std::fs::File {
     let flags = OFlags::NOCTTY.bits().cast_signed();
     let name = name.to_str().expect("a path");

@@ -15,7 +15,8 @@ use std::time::Instant;
 
 use bound::Bound;
 
-/// Environment variable of the process that has a separate mount namespace, or cannot have one.
+/// Environment variable that is set in the process that was started to have a separate mount namespace, even if it
+/// could not get one.
 const INSIDE: &str = "STENTOR_LIMITS_INSIDE";
 /// Value of `INSIDE` in a user namespace. The user that seems to be root there cannot become any other user.
 const USER: &str = "user";
@@ -48,19 +49,19 @@ impl<'a> Cell<'a> {
         let ended = play::play(self.command, &scene)?;
         let (code, signal, said) = (ended.code, ended.signal, ended.said.as_str());
         if let Some(signal) = signal {
-            return Err(format!("it is ended by signal {signal}; {said}"));
+            return Err(format!("the command was ended by signal {signal}; {said}"));
         }
         if code != Some(self.code) {
-            return Err(format!("it ends with {code:?}; {said}"));
+            return Err(format!("the command ended with {code:?}; {said}"));
         }
         if !said.contains(&self.said) {
-            return Err(format!("it does not say `{}`; {said}", self.said));
+            return Err(format!("the command does not print `{}`; {said}", self.said));
         }
         if self.code != 0 && !said.contains("remedy: ") {
-            return Err(format!("it names no remedy; {said}"));
+            return Err(format!("the command names no remedy; {said}"));
         }
         if said.contains("panicked") {
-            return Err(format!("it panics; {said}"));
+            return Err(format!("the command panicked; {said}"));
         }
         Ok(())
     }
@@ -71,7 +72,7 @@ fn cells() -> impl Iterator<Item = Cell<'static>> {
     lines.map(Cell::read)
 }
 
-/// Runs the cells, two at a time, because most of the time is waiting.
+/// Runs the cells, two at a time, because they spend most of their time waiting.
 fn all(cells: &[Cell<'_>]) {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());

@@ -27,7 +27,7 @@ pub(super) struct Ended {
     pub(super) said: String,
 }
 
-/// A process whose output is read by threads. Files would not do, because files may be what is limited.
+/// A process whose output is read by threads. The output does not go to files, because files may be limited.
 struct Actor {
     child: Child,
     out: Arc<Mutex<Vec<u8>>>,
@@ -113,8 +113,8 @@ impl Drop for Actor {
     }
 }
 
-/// Runs a command. An error means that it lost data that it had acknowledged. The exit code is compared with the matrix
-/// by the caller.
+/// Runs a command. Returns an error if the command lost data that it had acknowledged. The caller compares the exit
+/// code with the matrix.
 pub(super) fn play(command: &str, scene: &Scene) -> Result<Ended, String> {
     match command {
         "node" => node(scene, "shm", &["--history", &scene.in_place("node.jsonl")], false),
@@ -280,7 +280,7 @@ fn whole_packets(capture: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Requires that `check` reads the histories and neither condemns nor refuses them because they end early.
+/// Requires that `check` reads the histories, and reports neither a violation nor bad usage because they end early.
 fn judged(scene: &Scene, files: &[&str]) -> Result<(), String> {
     for complete in [&["check"][..], &["check", "--complete"]] {
         let arguments = [complete, files].concat();
@@ -362,10 +362,10 @@ fn neb(scene: &Scene) -> Result<Ended, String> {
     let mut own = start(1);
     let last = lines.last().unwrap().clone();
     let since = Instant::now();
-    // Wait until every process has delivered everything, or the limited process has ended.
+    // Wait until every process has delivered all lines, or the limited process has ended.
     while !own.is_over() && !others.iter().chain([&own]).all(|actor| actor.out().contains(&last)) {
         if since.elapsed() > PATIENCE {
-            return Err(format!("not everything is delivered after {PATIENCE:?}; {}", own.err()));
+            return Err(format!("not all lines are delivered after {PATIENCE:?}; {}", own.err()));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -407,7 +407,7 @@ fn channel(scene: &Scene, receives: bool) -> Result<Ended, String> {
     let sent = if receives { other.code } else { ended.code };
     let whole = fs::read_to_string(&target).ok();
     if sent == Some(0) && whole.as_deref() != Some(text.as_str()) {
-        return Err(format!("the sender was told of success, and the file is not whole; {}", ended.said));
+        return Err(format!("the sender reported success, and the file is not whole; {}", ended.said));
     }
     if sent != Some(0) && whole.is_some_and(|copy| copy != text) {
         return Err("part of a file has its name".to_owned());

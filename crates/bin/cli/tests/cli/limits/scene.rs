@@ -93,7 +93,7 @@ impl Scene {
         self.home.path(name).to_str().unwrap().to_owned()
     }
 
-    /// Returns the directory that is on the limited disk, if the disk is limited.
+    /// Returns the directory of the command's files. It is on the limited disk, if the cell limits the disk.
     pub(super) fn place(&self) -> PathBuf {
         self.home.path("place")
     }
@@ -141,7 +141,7 @@ impl Scene {
                 all.extend(may_read.map(str::to_owned));
             }
         }
-        // Files that the process which runs the tests left open would count against the limit.
+        // Files that the command inherits from the test's process would count against the limit, so they are closed.
         let close = "for at in /proc/$$/fd/*; do n=${at##*/}; [ $n -le 2 ] || eval \"exec $n>&-\"; done";
         let limit = limit.map_or(String::new(), |limit| format!("{close}; {limit} && "));
         all.extend(["bash".to_owned(), "-c".to_owned(), format!("{limit}exec \"$@\""), "bash".to_owned()]);
@@ -192,7 +192,7 @@ impl Scene {
             }
             Bound::DevShm(most) => room(Path::new("/dev/shm"))? == most << 10,
         };
-        if bites { Ok(()) } else { Err("its limit does not bite".to_owned()) }
+        if bites { Ok(()) } else { Err("the limit has no effect".to_owned()) }
     }
 }
 

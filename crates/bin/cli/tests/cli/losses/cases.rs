@@ -12,9 +12,9 @@ pub(super) struct Found {
     /// Time from the operator's reset, or from the end of the last process that remembers the group, until all groups
     /// work.
     pub(super) released: Duration,
-    /// Time from the same moment until everything is settled.
+    /// Time from the same moment until all messages in flight are settled.
     pub(super) settled: Duration,
-    /// The choices of the seed, in words.
+    /// The choices of the seed, as text.
     pub(super) what: String,
 }
 
@@ -44,7 +44,7 @@ fn with_traffic(draw: &mut Draw) -> Result<Scene, String> {
     Ok(scene)
 }
 
-/// Waits until all groups work and everything is settled, and judges the histories.
+/// Waits until all groups work and all messages are settled, and judges the histories.
 fn concluded(scene: &mut Scene, since: Instant, anew: &[usize], several: bool, what: String) -> Result<Found, String> {
     scene.until_works()?;
     let released = since.elapsed();
@@ -110,7 +110,7 @@ fn one_of_three(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &[group], false, what)
 }
 
-/// There is no other group, and a running client remembers the group.
+/// All members of the only group lose their memory, while a running client remembers the group.
 fn the_only_one(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = Scene::begin(draw, 1, "")?;
     scene.until_works()?;
@@ -179,7 +179,7 @@ fn one_is_left(draw: &mut Draw) -> Result<Found, String> {
     let lost: Vec<String> = scene.all().into_iter().filter(|name| *name != left).collect();
     scene.kill(&lost);
     start_all(&mut scene, draw, &lost);
-    // An unreachable process does not hinder the other groups, which begin.
+    // The other groups begin, because an unreachable process does not prevent that.
     let own: Vec<String> = members(2).into_iter().filter(|name| *name != left).collect();
     scene.until_said(&own, &["g2 begins when all its members are there: ", &left])?;
     scene.until_said(&[members(1), members(3)].concat(), &["epoch "])?;
@@ -235,7 +235,7 @@ fn too_fast(draw: &mut Draw) -> Result<Found, String> {
     let mut what = format!("{gap} ms between, it came back");
     let (mut since, mut anew) = (since, vec![]);
     if !works {
-        // The state of one member may be left, or nothing.
+        // One member may still have the state, or none.
         since = Instant::now();
         let kept = scene.reset(1, false).is_ok();
         if !kept {
@@ -253,7 +253,8 @@ fn too_fast(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &anew, false, what)
 }
 
-/// Like `too_fast`, but there is no other group. The last member that remembers is stopped, and the group begins anew.
+/// Like `too_fast`, but there is no other group. The last member that remembers the group is stopped, and the group
+/// begins anew.
 fn the_only_one_too_fast(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = Scene::begin(draw, 1, "")?;
     scene.until_works()?;

@@ -23,7 +23,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// Pause between two polls of a condition.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The error of a failed run. A failed run must not prevent the others.
+/// The result of a step of a run. A failed run returns an error instead of a panic, so that the other runs follow.
 pub(super) type Outcome = Result<(), String>;
 
 /// A client that multicasts lines until `end` is set.
@@ -44,7 +44,7 @@ pub(super) struct Scene {
     nodes: Vec<(String, u32, Child)>,
     clients: Vec<Client>,
     casts: Cell<u32>,
-    /// `true` if a client was killed. In that case nothing shows which of its last messages must be delivered.
+    /// `true` if a client was killed. Then it is not known which of its last messages must be delivered.
     killed_client: bool,
 }
 
@@ -203,7 +203,7 @@ impl Scene {
         format!("{shown}{}", said.join("\n"))
     }
 
-    /// Waits for a condition. Returns how long that took.
+    /// Waits for a condition. Returns the time of the wait.
     pub(super) fn until(&mut self, what: &str, mut is: impl FnMut(&mut Self) -> bool) -> Result<Duration, String> {
         let since = Instant::now();
         while !is(self) {
@@ -248,9 +248,9 @@ impl Scene {
         if done.code == 0 { Ok(since.elapsed()) } else { Err(format!("{words:?}: {}{}", done.stderr, self.state())) }
     }
 
-    /// Waits until all groups work, everything is settled and nothing is undelivered. Then a new client multicasts to
+    /// Waits until all groups work, all messages are settled and none is undelivered. Then a new client multicasts to
     /// all groups, and all members deliver its line and end without an error. `anew` lists the groups that began anew.
-    /// Returns how long it took until everything was settled.
+    /// Returns the time until all messages were settled.
     pub(super) fn conclude(&mut self, anew: &[usize]) -> Result<Duration, String> {
         let since = Instant::now();
         self.end_clients(anew)?;

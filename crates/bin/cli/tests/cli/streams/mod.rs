@@ -117,7 +117,7 @@ fn every_cell_of_the_matrix_ends_as_expected() {
     let whole = std::env::var("STENTOR_MATRIX").is_ok_and(|part| part == "whole");
     let cells: Vec<_> = cells().filter(|cell| whole || cell.part == "ci").collect();
     assert!(cells.len() >= 20, "{} cells", cells.len());
-    // Two cells run at a time, because most of the time is waiting.
+    // Two cells run at a time, because they spend most of their time waiting.
     let next = std::sync::atomic::AtomicUsize::new(0);
     let wrong = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {

@@ -23,7 +23,7 @@ pub(super) struct Actor {
     pub(super) child: Child,
     /// File with the command's standard error, unless the cell redirects it elsewhere.
     err: PathBuf,
-    /// The test's ends of the command's standard streams. A stream without such an end is `None`.
+    /// The test's end of the command's standard input, or `None` if the test has no such end.
     input: Option<File>,
     output: Option<File>,
     _unread: Option<File>,
