@@ -20,7 +20,7 @@ pub(crate) use verbs::would_take as verbs_would_take;
 pub(crate) enum State {
     /// Nothing to do.
     Ok,
-    /// Information only: no fabric that works here needs the subject.
+    /// Information only. At most an optional fabric needs the subject.
     Info,
     /// The subject works, but not optimally.
     Limited,

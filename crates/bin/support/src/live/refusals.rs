@@ -17,7 +17,8 @@ const JOINED: Duration = Duration::from_millis(500);
 /// The peer, the address and the reason of a refusal.
 type Source = (Option<ProcessId>, Option<IpAddr>, String);
 
-/// Longest reason that a later report contains in full, in bytes. Of a longer reason it contains only the first part.
+/// Longest reason that a later report contains in full, in bytes. If a reason is longer, a later report contains only
+/// its first part.
 const BRIEF: usize = 100;
 /// Longest time for which a refusal that may end this process is held back. If the process ends, its error contains the
 /// reason, too.

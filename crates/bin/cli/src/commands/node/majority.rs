@@ -220,7 +220,7 @@ impl Other {
         let Seen { here, heard, stands } = seen;
         if !here {
             if self.here {
-                // What the member published last can still be read after its process has ended.
+                // The state that the member published last can still be read after its process has ended.
                 (self.returned, self.bowed) = (true, self.stood && stands == Some(false));
             }
             (self.here, self.worked, self.proved, self.beat) = (false, None, false, None);
