@@ -47,11 +47,11 @@ impl Op {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum What {
     /// The length of a message as 8 bytes, little endian, followed by `inline` bytes of the message. If the tag's
-    /// sequence has [`Tag::WHOLE`], the message alone.
+    /// sequence has [`Tag::WHOLE`], the content is the message without its length.
     Length {
         /// Length of the message, in bytes.
         bytes: u64,
-        /// Number of message bytes that are sent along: all or none.
+        /// Number of bytes of the message that are sent with the length: `bytes` or 0.
         inline: u32,
     },
     /// A piece of the message that is being written.
@@ -101,10 +101,10 @@ pub enum Outcome {
         sequence: u32,
         /// Length of the message, in bytes.
         bytes: u32,
-        /// Content: the first word of a length, if it has one, and all words of a control message.
+        /// Content of the message as words: the first word of a length, or all words of a control message or hello.
         words: [u64; 8],
     },
-    /// The receive was cancelled before it was used.
+    /// The receive was cancelled before a message arrived in it.
     GivenBack,
     /// The operation failed. It is no longer outstanding.
     Failed(Status),
@@ -115,7 +115,7 @@ pub enum Outcome {
 pub enum Notice {
     /// The peer has opened its end, with equal parameters.
     Opened,
-    /// The message with this number was sent. Messages are reported in their order.
+    /// The message with this number was sent. Messages are reported in the order of their numbers.
     Written(u64),
     /// The connection failed. Nothing more is written or read. [`Notice::Closed`] follows when no operation is
     /// outstanding.

@@ -10,13 +10,13 @@ use crate::{Mutant, mutant};
 pub enum Scheme {
     /// The length, then the payload, each with the message's id in its tag.
     LengthPayload = 1,
-    /// A short message is sent in place of its length, marked by [`Tag::WHOLE`](crate::Tag::WHOLE) in its tag. So is a
-    /// message of one piece for which the peer has a receive. Pieces of longer messages are numbered separately from
-    /// lengths.
+    /// A short message is sent in place of its length, marked by [`Tag::WHOLE`](crate::Tag::WHOLE) in its tag. A
+    /// message of one piece is also sent without its length if the peer has a receive for the piece. Pieces of longer
+    /// messages are numbered separately from lengths.
     #[default]
     Eager = 2,
-    /// WRITE_WITH_IMM into slots that the receiver owns, for fabrics without tags. A short message is sent after its
-    /// length.
+    /// Each message is a WRITE_WITH_IMM into a slot in the receiver's memory, for fabrics without tags. A short message
+    /// is sent after its length, in the same WRITE.
     Counted = 3,
 }
 
@@ -43,11 +43,11 @@ impl Scheme {
 
 /// Upper bound of [`Config::message_bytes`], in bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 30;
-/// Upper bound of the lengths, and of the pieces, in flight. It is far below half of the 2³² sequences, and below half
-/// of the 2¹⁵ numbers of messages that are one piece ([`Tag::PIECE_BITS`](crate::Tag::PIECE_BITS)). Two numbers in
-/// flight together therefore never have the same sequence.
+/// Largest valid value of [`Config::lengths`] and of [`Config::pieces`]. It is far below half of the 2³² sequences, and
+/// below half of the 2¹⁵ numbers for messages of one piece ([`Tag::PIECE_BITS`](crate::Tag::PIECE_BITS)). Two numbers
+/// that are in flight at the same time therefore never have the same sequence.
 pub const MAX_WINDOW: u32 = 1 << 12;
-/// Number of control messages in flight per direction.
+/// Largest number of control messages in flight per direction.
 pub const CONTROLS: u32 = 16;
 /// Size of a control message, in bytes.
 pub const CONTROL_BYTES: u32 = 64;
@@ -67,9 +67,10 @@ pub struct Config {
     /// Length of the longest piece of a message, in bytes, a multiple of 64. It may not exceed the fabric's longest
     /// message.
     pub piece_bytes: u32,
-    /// Number of lengths in flight, and of receives for them that are posted ahead.
+    /// Largest number of lengths in flight per direction, and number of receives for lengths that are posted ahead.
     pub lengths: u32,
-    /// Number of pieces in flight, and of receives for them that are posted ahead.
+    /// Largest number of pieces in flight per direction, and largest number of receives for pieces that are posted
+    /// ahead.
     pub pieces: u32,
     /// First sequence. Tests choose one near 2³² to see sequences wrap.
     pub first_sequence: u32,
@@ -166,7 +167,7 @@ impl Config {
         within("pieces in flight", u64::from(self.pieces), 1, u64::from(MAX_WINDOW))
     }
 
-    /// Returns whether a message of that length is sent with its length, or in place of it.
+    /// Returns whether a message of `bytes` bytes is sent together with its length or in place of it.
     #[inline]
     #[must_use]
     pub(crate) fn is_inline(&self, bytes: u64) -> bool {
@@ -174,15 +175,15 @@ impl Config {
         self.scheme != Scheme::LengthPayload && bytes <= u64::from(self.eager_bytes) && !never
     }
 
-    /// Returns whether a message of that length is sent in place of its length.
+    /// Returns whether a message of `bytes` bytes is sent in place of its length.
     #[inline]
     #[must_use]
     pub(crate) fn is_whole(&self, bytes: u64) -> bool {
         self.scheme == Scheme::Eager && self.is_inline(bytes)
     }
 
-    /// Returns whether a message of that length is one piece, which needs no length in front if the peer has a receive
-    /// for it.
+    /// Returns whether a message of `bytes` bytes is sent as one piece. The message needs no length in front if the
+    /// peer has a receive for the piece.
     #[inline]
     #[must_use]
     pub(crate) fn is_alone(&self, bytes: u64) -> bool {
@@ -190,7 +191,8 @@ impl Config {
         fits && self.scheme == Scheme::Eager && !mutant!(self.mutant, NeverInline)
     }
 
-    /// Returns the number of pieces of a message. With [`Scheme::LengthPayload`] an empty message has one, too.
+    /// Returns the number of pieces of a message of `bytes` bytes. With [`Scheme::LengthPayload`] an empty message has
+    /// one piece.
     #[inline]
     #[must_use]
     pub(crate) fn pieces_of(&self, bytes: u64) -> u64 {

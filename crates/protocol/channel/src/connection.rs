@@ -41,20 +41,21 @@ pub struct Connection {
     controls: Controls,
     /// Credits last announced to the peer, for lengths and pieces.
     told: [u64; 2],
-    /// `true` once a receive for the peer's hello is posted, once this end has sent its hello, and once the peer's
-    /// hello has arrived.
+    /// `true` once the receive for the peer's hello has been posted.
     listens: bool,
+    /// `true` once this end has sent its hello.
     has_greeted: bool,
+    /// `true` once the peer's hello has arrived.
     is_known: bool,
     ending: Ending,
-    /// Reason for aborting that the peer must still be informed of.
+    /// Reason why this end aborts, until it has been sent to the peer.
     gives_up: Option<Reason>,
     lent: Lent,
     error: Option<ChannelError>,
     to_tell: ToTell,
 }
 
-/// Notices that the owner has not taken yet.
+/// Flags of the notices that [`Connection::next_notice`] has yet to return.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct ToTell {
     opened: bool,
@@ -70,7 +71,7 @@ impl Connection {
     /// Panics if [`Config::check`] refuses the parameters.
     #[must_use]
     pub fn new(config: &Config, peer: ProcessId, number: u32, life: u32) -> Self {
-        assert_eq!(config.check(), Ok(()), "parameters that were not checked");
+        assert_eq!(config.check(), Ok(()), "the parameters are invalid");
         Connection {
             config: *config,
             peer,
@@ -148,8 +149,8 @@ impl Connection {
         Tag { connection, kind, sequence }
     }
 
-    /// Begins to write a message. Returns its number on this connection, from 0. [`next_send`](Connection::next_send)
-    /// then asks for its bytes in order.
+    /// Begins to write a message of `bytes` bytes. Returns its number on this connection, from 0. Afterwards
+    /// [`next_send`](Connection::next_send) returns the operations that send the bytes, in order.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -169,8 +170,8 @@ impl Connection {
         self.outbound.left()
     }
 
-    /// Withdraws the message that was begun last, as if it had never been begun. Returns false if there is none, or if
-    /// part of it was sent.
+    /// Withdraws the message that is being written, as if it had never been begun. Returns false if no message is being
+    /// written, or if a part of it was sent.
     pub fn take_back(&mut self) -> bool {
         self.outbound.take_back()
     }
@@ -211,7 +212,7 @@ impl Connection {
 
     /// Returns the next control message to send, if one is due.
     pub fn next_control(&mut self) -> Option<Send> {
-        // An end that is aborted before it has sent its hello sends that notice instead.
+        // An end that is aborted before it has sent its hello sends the notice of the abort instead of the hello.
         let (op, sequence, snapshot) = if self.has_greeted || self.phase != Phase::Open {
             let snapshot = self.due()?;
             let (op, sequence) = self.controls.take(&self.config);
@@ -223,7 +224,7 @@ impl Connection {
         Some(Send { op, tag: self.tag(op.kind, sequence), what: What::Control(snapshot.words(&self.config)) })
     }
 
-    /// Returns the hello's content once all receives are posted.
+    /// Returns the content of this end's hello, or `None` until all receives are posted.
     fn greet(&mut self) -> Option<Snapshot> {
         let windows = self.inbound.windows();
         let granted = self.inbound.granted();
@@ -247,8 +248,8 @@ impl Connection {
         Some(Send { op, tag: self.tag(op.kind, sequence), what })
     }
 
-    /// Returns the sequence of the message that arrived in a slot of this kind, with [`Scheme::Counted`], where the
-    /// slot determines the sequence.
+    /// Returns the sequence of the message that arrived in slot `place` of this kind. Valid only with
+    /// [`Scheme::Counted`], in which the slot determines the sequence.
     ///
     /// [`Scheme::Counted`]: crate::Scheme::Counted
     #[must_use]
@@ -260,7 +261,7 @@ impl Connection {
         }
     }
 
-    /// Returns the state to send to the peer now, if any is due.
+    /// Returns the state to send to the peer in a control message, or `None` if no control message is due.
     fn due(&mut self) -> Option<Snapshot> {
         if !self.is_known || !self.controls.has_room() || self.ending.said_last {
             return None;
@@ -297,14 +298,15 @@ impl Connection {
         Snapshot { granted: self.inbound.granted(), finished, last, seen: self.controls.seen(), gave_up: None }
     }
 
-    /// Returns the next receive to cancel. It still completes, either cancelled or used meanwhile.
+    /// Returns the next receive to cancel. The receive still completes, either as cancelled or with a message that
+    /// arrived before the cancel.
     pub fn next_cancel(&mut self) -> Option<Op> {
         self.lent.next_cancel()
     }
 
-    /// Fast path for the most frequent completion: a whole message that is the next one, while neither end is closing.
-    /// Returns whether the completion was that. If so, the operation is recorded as with
-    /// [`completed`](Connection::completed), and the message can be read; nothing else changes.
+    /// Fast path of [`completed`](Connection::completed) for the most frequent completion: the next message arrives in
+    /// place of its length, while neither end is closing. Records that completion and returns true; the message can
+    /// then be read. For every other completion, changes nothing and returns false.
     #[inline]
     pub fn takes_next(&mut self, op: Op, kind: Kind, sequence: u32, bytes: u32) -> bool {
         let is_length = (op.way, op.kind, kind) == (Way::Recv, Kind::Length, Kind::Length);
@@ -351,7 +353,7 @@ impl Connection {
             Kind::Greeting => self.has_greeted,
             kind => self.outbound.done(kind, op.place),
         };
-        assert!(known || self.config.mutant != crate::Mutant::None, "{op:?} completed, and was not posted");
+        assert!(known || self.config.mutant != crate::Mutant::None, "{op:?} completed but was not posted");
         Ok(())
     }
 
@@ -369,7 +371,7 @@ impl Connection {
     fn received(&mut self, op: Op, kind: Kind, sequence: u32, size: u32, words: &[u64; 8]) -> Result<(), Violation> {
         let fits = kind == op.kind || (op.kind, kind) == (Kind::Length, Kind::Control) && self.config.spare() > 0;
         if !fits {
-            return Err(Cause::Nonsense("a receive took what it was not posted for"));
+            return Err(Cause::Nonsense("it sent a message to a receive for another kind"));
         }
         match kind {
             Kind::Length => self.inbound.length(op.place, sequence, size, words[0])?,
@@ -390,7 +392,7 @@ impl Connection {
             }
         }
         let more = self.ending.peer_finished.is_some_and(|total| self.inbound.has_more_than(total));
-        if more { Err(Cause::Nonsense("it sent more than it says")) } else { Ok(()) }
+        if more { Err(Cause::Nonsense("it sent more messages than it announced")) } else { Ok(()) }
     }
 
     /// Applies a control message of the peer, which may be older than one that was applied before.
@@ -400,11 +402,11 @@ impl Connection {
         }
         self.controls.peer_saw(snapshot.seen)?;
         if !self.outbound.grant(snapshot.granted) && self.config.mutant == crate::Mutant::None {
-            return Err(Cause::Nonsense("it grants more than its window"));
+            return Err(Cause::Nonsense("it granted more credits than its window"));
         }
         if let Some(total) = snapshot.finished {
             if self.ending.peer_finished.is_some_and(|before| before != total) {
-                return Err(Cause::Nonsense("it finished twice"));
+                return Err(Cause::Nonsense("it announced two different totals"));
             }
             self.ending.peer_finished = Some(total);
         }
@@ -427,8 +429,8 @@ impl Connection {
         if self.phase == Phase::Open { self.inbound.incoming() } else { None }
     }
 
-    /// Returns the next part of that message, once it has arrived. The part stays in its slot until
-    /// [`consume`](Connection::consume).
+    /// Returns the next part of the message that is being read, or `None` until the part has arrived. The part stays in
+    /// its slot until [`consume`](Connection::consume) is called.
     #[inline]
     pub fn piece(&mut self) -> Option<Piece> {
         if self.phase != Phase::Open {
@@ -455,11 +457,11 @@ impl Connection {
         self.all_came() && self.inbound.is_read()
     }
 
-    /// Finishes writing; reading continues. The connection closes when both ends have finished and have read all
-    /// messages.
+    /// Ends the writing of messages; reading continues. The connection closes when both ends have finished and have
+    /// read all messages.
     ///
     /// # Errors
-    /// Returns [`WriteError::Busy`] if a message is handed over only in part.
+    /// Returns [`WriteError::Busy`] if only a part of the last message has been handed over.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         if let Some(left) = self.left() {
             return Err(WriteError::Busy { left });
@@ -468,8 +470,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Finishes writing like [`finish`](Connection::finish), without the check. The caller guarantees that it hands
-    /// over the rest of the message that was begun.
+    /// Finishes writing like [`finish`](Connection::finish), but permits an incomplete message. The caller must hand
+    /// over the rest of that message later.
     pub fn finish_behind(&mut self) {
         self.ending.finishing = true;
         self.advance();
@@ -500,8 +502,8 @@ impl Connection {
         self.advance();
     }
 
-    /// Aborts the connection because its owner, by its own clock, has waited for `waited`: for a peer that does not
-    /// open, for credits, or for messages.
+    /// Aborts the connection because its owner has measured a wait of `waited`: for the peer to open its end, for
+    /// credits, or for messages.
     pub fn time_out(&mut self, waited: Duration) {
         let operation = match (self.is_known, self.left()) {
             (false, _) => Operation::Open,
@@ -519,15 +521,15 @@ impl Connection {
         self.lent.has(op)
     }
 
-    /// Records all receives as returned unused. For fabrics on which the connection's receives are not operations of
-    /// the fabric.
+    /// Records all receives as returned unused. Used on fabrics that do not know the connection's receives, because
+    /// messages are WRITEs into slots.
     pub fn give_back_receives(&mut self) {
         self.lent.give_back_receives();
     }
 
     /// Fails the connection because the peer wrote into a slot that was not granted.
     pub fn surprised(&mut self, op: Op) {
-        self.fail(self.operation(op), Cause::Nonsense("it wrote where it was not granted"));
+        self.fail(self.operation(op), Cause::Nonsense("it wrote to a slot that was not granted"));
         self.advance();
     }
 
@@ -558,7 +560,7 @@ impl Connection {
         self.advance();
     }
 
-    /// Records a failure. Only the first one counts.
+    /// Records a failure and begins to drain. Later failures are ignored.
     fn fail(&mut self, operation: Operation, cause: Cause) {
         if self.phase != Phase::Open {
             return;
@@ -576,8 +578,8 @@ impl Connection {
     /// Begins to drain: cancels every receive.
     fn drain(&mut self) {
         self.phase = Phase::Draining;
-        // A peer that has received this end's hello must learn of the abort, so the receive for the peer's hello stays
-        // posted.
+        // If this end has sent its hello, it must inform the peer of an abort, which it can do only after the peer's
+        // hello has arrived. The receive for that hello therefore stays posted.
         let awaited = self.may_still_say();
         self.lent.ask_back(awaited);
     }
@@ -600,7 +602,8 @@ impl Connection {
             }
         }
         let early = mutant!(self.config.mutant, CloseFreesEarly);
-        // An aborted end informs the peer before it is over. An end that cannot send the notice at once skips it.
+        // An aborted end sends its notice to the peer before it is over. It skips the notice if it has no room for a
+        // control message.
         if self.phase == Phase::Draining && (self.lent() == 0 || early) && !self.may_still_say() {
             self.phase = Phase::Over;
             self.to_tell.closed = true;

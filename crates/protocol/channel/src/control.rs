@@ -22,13 +22,13 @@ const LAST: u64 = 2;
 pub(crate) struct Snapshot {
     /// Number of receives ever posted for lengths and for pieces.
     pub(crate) granted: [u64; 2],
-    /// Number of lengths and pieces ever sent, if the sender sends no more.
+    /// Number of lengths and pieces ever sent, once the sender has finished.
     pub(crate) finished: Option<[u64; 2]>,
-    /// Total number of the sender's control messages, this one included, if it is the last.
+    /// Total number of the sender's control messages, if this is the last one.
     pub(crate) last: Option<u32>,
-    /// Number of the peer's control message up to which all have arrived, modulo 2³².
+    /// Number below which all of the peer's control messages have arrived, modulo 2³².
     pub(crate) seen: u32,
-    /// Reason for which the sender aborts the connection, if it does.
+    /// Reason why the sender aborts the connection, if it aborts.
     pub(crate) gave_up: Option<Reason>,
 }
 
@@ -50,7 +50,8 @@ impl Snapshot {
         ]
     }
 
-    /// Parses a control message of an end that must have equal parameters.
+    /// Parses a control message. Returns an error if the version or the parameters of its sender differ from this
+    /// end's.
     pub(crate) fn read(words: &[u64; 8], config: &Config) -> Result<Snapshot, Violation> {
         let theirs = words[0] as u8;
         if theirs != VERSION {
@@ -105,13 +106,14 @@ pub(crate) struct Controls {
     sent: u64,
     /// This end's control messages whose sends have completed.
     flight: Window,
-    /// Number up to which the peer has acknowledged this end's control messages.
+    /// Number below which the peer has acknowledged all of this end's control messages.
     peer_seen: u64,
     arrived: Window,
     count: u64,
-    /// Number up to which this end has acknowledged the peer's control messages.
+    /// Number below which this end has acknowledged all of the peer's control messages.
     acknowledged: u64,
-    /// Slots without a posted receive, if control messages have receives of their own.
+    /// Slots without a posted receive. Used only with [`Scheme::Counted`](crate::Scheme::Counted), because otherwise
+    /// control messages use the receives for lengths.
     free: VecDeque<u16>,
 }
 
@@ -134,8 +136,8 @@ impl Controls {
         Some(Op { way: Way::Recv, kind: Kind::Control, place })
     }
 
-    /// Returns whether a control message may be sent: the peer, which has sent its hello, has a receive for it, and its
-    /// slot is free.
+    /// Returns whether a control message may be sent, provided that the peer's hello has arrived: the peer has a
+    /// receive for the message, and the message's slot is free.
     pub(crate) fn has_room(&self) -> bool {
         self.sent < self.peer_seen + u64::from(CONTROLS) && self.sent < self.flight.done() + self.flight.size()
     }
@@ -149,7 +151,7 @@ impl Controls {
         (Op { way: Way::Send, kind: Kind::Control, place }, sequence)
     }
 
-    /// Returns whether the peer waits for an acknowledgement of its control messages.
+    /// Returns whether so many of the peer's control messages are unacknowledged that this end must acknowledge them.
     pub(crate) fn owes_an_answer(&self) -> bool {
         self.arrived.done() - self.acknowledged >= u64::from(CONTROLS / 4)
     }
@@ -163,7 +165,7 @@ impl Controls {
         self.sent
     }
 
-    /// Returns the number up to which the peer's control messages have arrived.
+    /// Returns the number below which all of the peer's control messages have arrived, modulo 2³².
     pub(crate) fn seen(&self) -> u32 {
         self.arrived.done() as u32
     }
@@ -173,7 +175,7 @@ impl Controls {
         self.count as u32
     }
 
-    /// Records the completion of this end's send from a slot. Returns false if none was outstanding there.
+    /// Records the completion of this end's send from slot `place`. Returns false if no send from it was outstanding.
     pub(crate) fn done(&mut self, place: u16) -> bool {
         let number = self.flight.number_at(u64::from(place));
         u64::from(place) < self.flight.size() && number < self.sent && self.flight.mark(number)
@@ -197,14 +199,15 @@ impl Controls {
         Err(Cause::Sequence { kind: "control", sequence, expected, window: CONTROLS })
     }
 
-    /// Records the number up to which the peer has received this end's control messages. An older number has no effect.
+    /// Records that the peer has received all of this end's control messages below `seen`. An older number has no
+    /// effect.
     pub(crate) fn peer_saw(&mut self, seen: u32) -> Result<(), Violation> {
         let ahead = seen.wrapping_sub(self.peer_seen as u32);
         if ahead > u32::MAX / 2 {
             return Ok(());
         }
         self.peer_seen += u64::from(ahead);
-        if self.peer_seen > self.sent { Err(Cause::Nonsense("it saw what was never sent")) } else { Ok(()) }
+        if self.peer_seen > self.sent { Err(Cause::Nonsense("it acknowledged more than was sent")) } else { Ok(()) }
     }
 
     /// Returns whether all sends of control messages have completed.

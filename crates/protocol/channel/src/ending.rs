@@ -1,15 +1,15 @@
-//! Progress of the two ends of a connection in closing it.
+//! The state of closing a connection.
 
 /// Progress of the two ends of a connection in closing it.
 ///
 /// # Invariants
-/// `said_last` implies `said_finished`, and that the peer has finished. Totals that the peer has announced do not
+/// If `said_last` is set, `said_finished` is set and the peer has finished. Totals that the peer has announced do not
 /// change.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Ending {
-    /// The owner writes no further messages.
+    /// `true` if the owner writes no further messages.
     pub(crate) finishing: bool,
-    /// Arriving messages are discarded instead of read.
+    /// `true` if arriving messages are discarded instead of read.
     pub(crate) discarding: bool,
     /// `true` if the peer has been informed that this end has finished.
     pub(crate) said_finished: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Returns whether either end has begun to close, as far as arriving messages are concerned.
+    /// Returns whether closing has begun in a way that affects how arriving messages are handled.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
         self.discarding || self.said_last || self.peer_finished.is_some()

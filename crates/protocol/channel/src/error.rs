@@ -57,7 +57,7 @@ pub enum Cause {
         theirs: u64,
     },
     /// The peer uses another version of the protocol.
-    #[error("this end speaks version {ours} of the protocol, the other version {theirs}; update the older one")]
+    #[error("this end has protocol version {ours} and the other end version {theirs}; update the older one")]
     Version {
         /// Version of this end.
         ours: u8,
@@ -73,7 +73,7 @@ pub enum Cause {
         limit: u64,
     },
     /// The peer used a sequence that cannot be in flight.
-    #[error("the peer sent {kind} {sequence}, {expected} or one of the {window} after it was possible")]
+    #[error("the peer sent {kind} {sequence}; only the {window} sequences that begin with {expected} are valid")]
     Sequence {
         /// Kind of message: `length`, `payload`, `message` or `control`.
         kind: &'static str,
@@ -84,34 +84,34 @@ pub enum Cause {
         /// Number of sequences that were valid.
         window: u32,
     },
-    /// A message of the fabric does not have the announced size.
-    #[error("the peer sent a {kind} of {bytes} bytes where {expected} were announced")]
+    /// A message of the fabric does not have the size that the protocol or an announced length requires.
+    #[error("the peer sent a {kind} of {bytes} bytes instead of {expected} bytes")]
     Size {
         /// Kind of message: `length`, `whole message`, `payload` or `control`.
         kind: &'static str,
         /// Size that arrived, in bytes.
         bytes: u64,
-        /// Size that was announced, in bytes.
+        /// Required size, in bytes.
         expected: u64,
     },
     /// The peer's messages contradict each other.
     #[error("the peer contradicts itself: {0}")]
     Nonsense(&'static str),
     /// The peer aborted the connection.
-    #[error("the peer gave the connection up: {0}")]
+    #[error("the peer aborted the connection: {0}")]
     PeerGaveUp(Reason),
     /// This end aborted the connection.
-    #[error("this end gave the connection up")]
+    #[error("this end aborted the connection")]
     Aborted,
-    /// This end aborted the connection after it had waited for that time.
-    #[error("nothing was heard for {0:?}")]
+    /// This end aborted the connection after it had waited for the peer for this time.
+    #[error("the peer did not respond for {0:?}")]
     TimedOut(Duration),
 }
 
 /// Reason why the fabric refused to post an operation.
 pub type Refusal = PostErrorKind;
 
-/// A [`PostError`] with a cheap hash and comparison. It displays the fabric's text.
+/// A [`PostError`] with a cheap hash and comparison. Its text is that of the `PostError`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
 pub struct PostErrorKind(pub PostError);
@@ -122,15 +122,15 @@ impl std::hash::Hash for PostErrorKind {
     }
 }
 
-/// Reason for which a peer aborted a connection, as the peer reports it.
+/// Reason why the peer aborted a connection, as reported by the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[repr(u8)]
 pub enum Reason {
     /// The peer's application aborted the connection.
-    #[error("its application aborted it")]
+    #[error("its application requested the abort")]
     Aborted = 1,
-    /// The peer saw an error that ends the connection.
-    #[error("it saw an error")]
+    /// The peer detected an error that ends the connection.
+    #[error("it detected an error")]
     Error = 2,
 }
 
@@ -161,26 +161,24 @@ pub struct ChannelError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum WriteError {
     /// The message is longer than the limit.
-    #[error("a message of {bytes} bytes: the limit of this connection is {limit}")]
+    #[error("a message of {bytes} bytes is too long: the limit of this connection is {limit} bytes")]
     TooLong {
         /// Length of the message, in bytes.
         bytes: u64,
         /// Limit, in bytes.
         limit: u64,
     },
-    /// The message before it has not been handed over completely.
-    #[error("the message before it is not handed over yet: {left} bytes are left")]
+    /// The previous message has not been handed over completely.
+    #[error("the previous message is not handed over yet: {left} bytes are left")]
     Busy {
-        /// Number of bytes of that earlier message that are not handed over yet.
+        /// Number of bytes of the previous message that are not handed over yet.
         left: u64,
     },
     /// The connection is closed, closing or failed.
     #[error("the connection is closed")]
     Closed,
     /// The message is not the one that was begun.
-    #[error(
-        "a message of {given} bytes, and one of {begun} bytes was begun; hand over the same message until all of it is"
-    )]
+    #[error("the message has {given} bytes, but one of {begun} bytes was begun; hand over all of that one first")]
     OtherLength {
         /// Length with which the message was begun, in bytes.
         begun: u64,
@@ -189,8 +187,8 @@ pub enum WriteError {
     },
     /// The message does not lie in its region.
     #[error(
-        "a message of {bytes} bytes at offset {offset} of a region of {region_bytes}: begin at a multiple of 8, and end \
-         where the next multiple of 8 is in the region"
+        "a message of {bytes} bytes at offset {offset} does not fit in a region of {region_bytes} bytes: the offset must \
+         be a multiple of 8, and the region must contain the message up to the next multiple of 8"
     )]
     OutOfRegion {
         /// Length of the message, in bytes.
@@ -202,7 +200,8 @@ pub enum WriteError {
     },
 }
 
-/// A peer's violation of the protocol, before the operation is added.
+/// Cause of a failure that is detected in a message of the peer. The connection adds the operation to form a
+/// [`ChannelError`].
 pub(crate) type Violation = Cause;
 
 impl Scheme {

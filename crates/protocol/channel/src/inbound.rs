@@ -36,7 +36,8 @@ pub struct Piece {
 /// The way in which a message was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Came {
-    /// A length announced the message, or the whole message arrived in place of its length, in this slot.
+    /// A length announced the message, or the message arrived in place of its length. The length or the message is in
+    /// this slot.
     Length(u16),
     /// The piece with this number is the whole message, and no length was sent.
     Alone(u64),
@@ -55,27 +56,28 @@ pub(crate) struct Inbound {
     config: Config,
     /// Slots for lengths without a posted receive, in the order in which they became free.
     free: VecDeque<u16>,
-    /// Control messages that arrived in receives for lengths: those whose receive was posted again, and those whose was
-    /// not yet.
+    /// Number of control messages that arrived in receives for lengths: first those whose receive has been replaced by
+    /// another one, then those whose receive has not been replaced yet.
     strangers: [u64; 2],
     /// Number of receives ever posted for lengths and for pieces.
     posted: [u64; 2],
-    /// Number of messages read that were one piece without a length. Each returns the credit for a length that it
-    /// consumed, although it used no receive for one.
+    /// Number of messages of one piece without a length that were read. Each consumed a credit for a length but no
+    /// receive, so the credit is granted again.
     alone: u64,
-    /// Lengths that arrived before their turn, by number modulo the size.
+    /// Lengths that arrived before earlier ones, by number modulo the size of `lengths`.
     lengths: Box<[Option<Message>]>,
-    /// Count of numbers, from the next length on, that are valid. It does not exceed the size of `lengths`.
+    /// Number of valid numbers for an arriving length, which begin at `next_length`. Not larger than the size of
+    /// `lengths`.
     window: u64,
-    /// Number of the next length. With [`Scheme::LengthPayload`], the number of its first piece.
+    /// Number of the next length. With [`Scheme::LengthPayload`], a length has the number of its message's first piece.
     next_length: u64,
     /// Number of lengths and pieces that arrived.
     arrived: [u64; 2],
-    /// Messages in order whose lengths are known. The first one is being read.
+    /// Messages whose lengths and whose predecessors' lengths are known, in order. The first one is being read.
     messages: VecDeque<Message>,
     /// Number of the message that is being read.
     number: u64,
-    /// Number of bytes of that message that were read.
+    /// Number of bytes read of the message that is being read.
     offset: u64,
     /// Number of pieces that were read.
     read: u64,
@@ -83,14 +85,14 @@ pub(crate) struct Inbound {
     announced: u64,
     /// Number of receives for pieces that are posted ahead. A provider that matches tags in software scans all posted
     /// receives before it finds the one of a short message. With [`Scheme::Eager`] there are therefore none until a
-    /// message with pieces is announced, and afterwards as many as the peer ever announced at a time. The number
-    /// doubles whenever the peer announces a message that could have been sent without a length.
+    /// message with pieces is announced. Afterwards the number is the largest number of pieces that were announced and
+    /// unread at a time. It doubles whenever the peer announces a message that could have been sent without a length.
     ahead: u64,
     pieces: Window,
     /// Slots for pieces without a posted receive. The slot that was read last is used first, because it is in the
     /// processor's cache. With [`Scheme::Counted`] each number has a fixed slot.
     free_pieces: Vec<u16>,
-    /// Slot and size of each posted piece, by number modulo the window.
+    /// Slot of the receive for each piece, and size of the piece once it has arrived, by number modulo the window.
     placed: Box<[(u16, u32)]>,
 }
 
@@ -149,7 +151,7 @@ impl Inbound {
         Some((Op { way: Way::Recv, kind: Kind::Payload, place }, piece_sequence(&self.config, number)))
     }
 
-    /// Returns the number of lengths and pieces that the peer may have in flight with the present credits.
+    /// Returns the number of lengths and pieces that the peer may have in flight at present.
     pub(crate) fn windows(&self) -> [u64; 2] {
         [self.config.lengths_ahead().into(), self.ahead]
     }
@@ -186,7 +188,7 @@ impl Inbound {
             let behind = self.config.is_inline(bytes) && !self.config.is_whole(bytes);
             self.check_size("length", size, LENGTH_BYTES + if behind { bytes as u32 } else { 0 })?;
             if self.config.is_whole(bytes) {
-                return Err(Cause::Nonsense("the length of a message that is sent instead of it"));
+                return Err(Cause::Nonsense("it sent the length of a message that is sent in place of its length"));
             }
         }
         let window = self.window;
@@ -200,7 +202,7 @@ impl Inbound {
         self.wait_for_turn(number, Message { came: Came::Length(place), bytes }, wrong)
     }
 
-    /// Stores a message whose length is known until all earlier ones are known.
+    /// Stores a message until the lengths of all earlier messages are known.
     fn wait_for_turn(&mut self, number: Option<u64>, message: Message, wrong: Violation) -> Result<(), Violation> {
         let slot = self.slot(number.ok_or(wrong)?);
         if self.lengths[slot].replace(message).is_some() {
@@ -210,14 +212,14 @@ impl Inbound {
         self.sort()
     }
 
-    /// Fast path of [`length`](Inbound::length) for a whole message that is the next one, with no later one waiting.
-    /// Returns whether the message was that.
+    /// Fast path of [`length`](Inbound::length) for the next message, if it arrives in place of its length and the
+    /// message after it has not arrived yet. Returns false, and changes nothing, in all other cases.
     #[inline]
     pub(crate) fn takes_next(&mut self, place: u16, sequence: u32, size: u32) -> bool {
         let config = &self.config;
         let bytes = u64::from(size);
         let fits = config.is_whole(bytes) && bytes <= config.message_bytes;
-        // These mutants number lengths in another way.
+        // These mutants number lengths differently, which only the slow path implements.
         if mutant!(config.mutant, PostingOrder) {
             return false;
         }
@@ -268,7 +270,8 @@ impl Inbound {
         numbers.find(|number| self.lengths[self.slot(*number)].is_none())
     }
 
-    /// Returns the sequence of the message that arrives in this slot next, where the slot determines the sequence.
+    /// Returns the sequence of the next message that arrives in this slot. Valid only with [`Scheme::Counted`], in
+    /// which the slot determines the sequence.
     pub(crate) fn sequence_at(&self, kind: Kind, place: u16) -> u32 {
         let (next, window) = match kind {
             Kind::Payload => (self.read, self.pieces.size()),
@@ -278,18 +281,18 @@ impl Inbound {
         sequence_of(&self.config, next + ahead)
     }
 
-    /// Moves messages that are next in order to the known ones.
+    /// Moves messages to `messages` as long as the next length is known.
     #[inline]
     fn sort(&mut self) -> Result<(), Violation> {
         loop {
             let slot = self.slot(self.next_length);
             let Some(message) = self.lengths[slot].take() else { return Ok(()) };
             if matches!(message.came, Came::Alone(piece) if piece != self.announced) {
-                return Err(Cause::Nonsense("a message that is not the piece which comes next"));
+                return Err(Cause::Nonsense("it sent a message as one piece, but not as the next piece"));
             }
             let (bytes, by_pieces) = (message.bytes, self.config.scheme == Scheme::LengthPayload);
             self.next_length += if by_pieces { self.config.pieces_of(bytes) } else { 1 };
-            // The message could have been sent without a length, so the peer was short of credits.
+            // If the message could have been sent without a length, the peer had no credit for a piece.
             let was_short = matches!(message.came, Came::Length(_)) && self.config.is_alone(bytes);
             self.announce(self.config.pieces_of(bytes), was_short);
             self.messages.push_back(message);
@@ -328,7 +331,7 @@ impl Inbound {
             return Err(Cause::TooLong { bytes, limit });
         }
         if !self.config.is_alone(bytes) {
-            return Err(Cause::Nonsense("a piece that is a message, and should have come as one that is short"));
+            return Err(Cause::Nonsense("it sent a message as one piece that is sent in place of its length"));
         }
         let window = self.window as u32;
         let expected = alone_sequence(&self.config, self.next_length, self.announced);
@@ -336,7 +339,8 @@ impl Inbound {
         self.wait_for_turn(self.number_alone(sequence), Message { came: Came::Alone(piece), bytes }, wrong)
     }
 
-    /// Checks the size of a message of the fabric. With [`Scheme::Counted`] it is padded to words.
+    /// Checks the size of a message of the fabric. With [`Scheme::Counted`] the size may be padded to a multiple of 8
+    /// bytes.
     fn check_size(&self, kind: &'static str, size: u32, expected: u32) -> Result<(), Violation> {
         let padded = expected.next_multiple_of(8);
         let fine = size == expected || self.config.scheme == Scheme::Counted && size == padded;
@@ -395,12 +399,12 @@ impl Inbound {
         }
     }
 
-    /// Returns whether exactly that many lengths and pieces arrived.
+    /// Returns whether exactly `total` lengths and pieces have arrived.
     pub(crate) fn has_all(&self, total: [u64; 2]) -> bool {
         self.arrived == total
     }
 
-    /// Returns whether more lengths or pieces arrived than the peer has reported as sent.
+    /// Returns whether more than `total` lengths or pieces have arrived.
     pub(crate) fn has_more_than(&self, total: [u64; 2]) -> bool {
         self.arrived[0] > total[0] || self.arrived[1] > total[1]
     }
@@ -415,7 +419,7 @@ impl Inbound {
 mod tests {
     use super::*;
 
-    /// Posts every receive that may be posted. Returns the number of receives for pieces that are posted then.
+    /// Posts every receive that may be posted. Returns the number of receives for pieces that are then outstanding.
     fn pieces_posted(inbound: &mut Inbound) -> u64 {
         while inbound.next_recv().is_some() {}
         inbound.posted[1] - inbound.arrived[1]
@@ -432,7 +436,7 @@ mod tests {
         inbound.consume(&short);
         let mut number = 0;
         let mut places = std::collections::BTreeSet::new();
-        // Pieces of each message, and the receives that are then posted ahead.
+        // Each pair is the number of pieces of a message, and the number of receives that are posted ahead afterwards.
         for (n, (pieces, ahead)) in [(1, 4), (3, 4), (4, 4), (20, 16), (1, 16)].into_iter().enumerate() {
             inbound.length(1, length_sequence(&config, n as u64 + 1, false), 8, pieces * 64).unwrap();
             assert_eq!((pieces_posted(&mut inbound), inbound.windows()), (ahead, [32, ahead]));
@@ -446,11 +450,11 @@ mod tests {
                 assert_eq!(pieces_posted(&mut inbound), ahead);
                 number += 1;
             }
-            assert!(places.len() as u64 <= ahead, "{places:?} were used, though a free slot is used again first");
+            assert!(places.len() as u64 <= ahead, "slots {places:?} were used instead of the last freed slot");
         }
     }
 
-    /// Lets a message of one piece arrive, with or without a length in front, and reads it.
+    /// Delivers a message of one piece to `inbound`, with or without a length in front, and reads the message.
     fn one_piece(inbound: &mut Inbound, number: u64, alone: bool) {
         let config = inbound.config;
         let place = inbound.placed[inbound.pieces.place(number)].0;
@@ -473,8 +477,8 @@ mod tests {
         pieces_posted(inbound);
     }
 
-    /// A message of one piece uses no receive for a length. A credit for a length is granted for it nevertheless.
-    /// Sequences wrap during the test.
+    /// A message of one piece uses no receive for a length, but the credit for a length that it consumed is granted
+    /// again. Sequences wrap during the test.
     #[test]
     fn single_piece_message_returns_its_credits() {
         let first_sequence = u32::MAX - 2;
@@ -489,7 +493,7 @@ mod tests {
         assert_eq!((inbound.posted[0], inbound.windows()), (32 + 16 + 1, [32, 4]));
     }
 
-    /// A peer that announces a message which needs no length had no receive for it.
+    /// If a peer sends a length for a message of one piece, it had no credit for the piece.
     #[test]
     fn peer_short_of_receives_gets_twice_as_many() {
         let config = Config { pieces: 13, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
@@ -519,7 +523,8 @@ mod tests {
         assert_eq!(of(base, 9).0, Ok(()));
     }
 
-    /// Slots of [`Scheme::Counted`] are not kept as free ones, for any number of pieces.
+    /// The list of free slots does not grow beyond the number of slots, however many pieces arrive. With
+    /// [`Scheme::Counted`] it stays empty.
     #[test]
     fn free_slots_never_exceed_all_slots() {
         for scheme in Scheme::ALL {

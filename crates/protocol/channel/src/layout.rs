@@ -45,7 +45,7 @@ impl Layout {
     }
 }
 
-/// Returns the words from byte `offset` on.
+/// Returns the words that begin at byte `offset`.
 fn words(memory: &[Word], offset: u64) -> &[Word] {
     &memory[offset as usize / WORD..]
 }

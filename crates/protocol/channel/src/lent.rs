@@ -1,4 +1,4 @@
-//! Operations of a connection that are outstanding at the fabric.
+//! Bookkeeping of outstanding operations.
 
 use std::collections::VecDeque;
 
@@ -84,7 +84,8 @@ impl Lent {
         }
     }
 
-    /// Marks all receives to be cancelled, except that of the peer's hello if the hello is still `awaited`.
+    /// Queues all posted receives for cancellation, except the receive for the peer's hello if the hello is still
+    /// `awaited`.
     pub(crate) fn ask_back(&mut self, awaited: bool) {
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Greeting || !awaited) {
             let posted = self.posted[kind.index()].iter().enumerate().filter(|(_, posted)| **posted);
@@ -97,7 +98,7 @@ impl Lent {
         self.to_cancel.pop_front()
     }
 
-    /// Forgets the receives to cancel, because a broken queue pair returns them without a request.
+    /// Discards the queue of receives to cancel, because a broken queue pair flushes all receives.
     pub(crate) fn forget_cancels(&mut self) {
         self.to_cancel.clear();
     }

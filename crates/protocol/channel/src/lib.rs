@@ -29,14 +29,15 @@
 //! - [`Scheme::Counted`], for fabrics without tags, sends a short message after its length.
 //!
 //! # States and invariants
-//! A connection is *open*, then *draining*, then *over*. It drains when both ends have finished and have read
-//! everything, when an operation fails, or when its owner aborts it. While it drains, it posts nothing and cancels
-//! every receive. It is over once the fabric has completed every outstanding operation, and not before (C4).
+//! A connection is *open*, then *draining*, then *over*. It drains when both ends have finished and have read all
+//! messages, when an operation fails, or when its owner aborts it. While it drains, it posts nothing and cancels every
+//! receive. It is over once the fabric has completed every outstanding operation, and not before (C4).
 //!
 //! 1. The fabric has at most one operation per direction, kind and slot ([`Op`]). A slot is written, or sent from,
 //!    again only after that operation has completed.
-//! 2. Numbers in flight lie in a window of at most [`MAX_WINDOW`] numbers, so a sequence of 32 bits identifies one of
-//!    them. So do the 15 and 16 bits of a message that is one piece. The numbers themselves never wrap.
+//! 2. Numbers in flight lie in a window of at most [`MAX_WINDOW`] numbers, so 32 bits of sequence identify one of them.
+//!    For a message that is one piece, 15 bits identify the message and 16 bits the piece. The numbers themselves never
+//!    wrap.
 //! 3. `sent ≤ granted ≤ receives that the peer has posted` holds for lengths, for pieces and for control messages, so
 //!    nothing that arrives waits for a receive (C3). A message that is one piece also consumes a credit for a length
 //!    but uses no receive for one; the receiver grants that credit again once the message has been read. Only an end's
@@ -50,8 +51,8 @@
 //!    all of the peer's knows that nothing is in flight in either direction.
 //! 7. At that point the peer may still have receives posted. The number's next life (the next time it is opened)
 //!    therefore begins with a hello that only the receive of that life matches ([`Kind::Greeting`]). An end sends
-//!    nothing else before the peer's hello of the same life has arrived, which proves that the peer's old receives are
-//!    gone. After a failure a number is not used again until the queue pair has been reset.
+//!    nothing else before the peer's hello of the same life has arrived. That hello proves that the peer's receives of
+//!    the earlier life have completed. After a failure a number is not used again until the queue pair has been reset.
 //!
 //! Invariant 2 makes the window a constant of both ends, so ends whose parameters differ refuse each other.
 #![forbid(unsafe_code)]

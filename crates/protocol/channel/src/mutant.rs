@@ -30,7 +30,7 @@ mutants! {
     QueueOverrun, "queue-overrun", "C1";
     /// Control messages are not signalled, and do not count as outstanding.
     SilentUncounted, "silent-uncounted", "C1";
-    /// Short data is posted inline, even if the fabric does not take inline data.
+    /// Short data is posted inline, even if the fabric does not support inline data.
     InlineAnyway, "inline-anyway", "C1";
     /// The receive for the next length is posted only after the message before it has been read.
     OneAhead, "one-ahead", "latency";
@@ -47,8 +47,8 @@ impl Mutant {
         false
     }
 
-    /// Returns whether simulation runs are expected to find the mutant. Counting tests find those that only add
-    /// latency, and tests with EFA's restrictions find those that only show there.
+    /// Returns whether simulation runs are expected to find the mutant. Other mutants only add latency, which tests
+    /// find by counting messages, or need EFA's restrictions to have an effect.
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn is_for_campaigns(self) -> bool {

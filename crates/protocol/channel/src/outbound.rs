@@ -15,16 +15,17 @@ struct Current {
     offset: u64,
     /// Number of pieces that are not sent yet. `None` until the length is sent.
     pieces: Option<u64>,
-    /// Number of lengths and pieces before the message.
+    /// Number of lengths and pieces that were sent before the message.
     from: [u64; 2],
 }
 
-/// A message that was handed over and is not reported as written yet.
+/// A message that was handed over completely but is not reported as written yet.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Unfinished {
     number: u64,
-    /// Numbers of lengths and pieces before the message, and up to its end.
+    /// Number of lengths and pieces that were sent before the message.
     from: [u64; 2],
+    /// Number of lengths and pieces that were sent up to the end of the message.
     to: [u64; 2],
 }
 
@@ -38,9 +39,10 @@ pub(crate) struct Outbound {
     sent: [u64; 2],
     /// Lengths and pieces whose sends have completed.
     flights: [Window; 2],
-    /// Number that is being sent from each slot.
+    /// Number of the length or piece that is being sent from each slot.
     places: [Box<[Option<u64>]>; 2],
-    /// Free slots; the one that was used last is last. With [`Scheme::Counted`] each number has a fixed slot.
+    /// Free slots, with the most recently used one at the end. Not used with [`Scheme::Counted`], in which each number
+    /// has a fixed slot.
     free: [Vec<u16>; 2],
     current: Option<Current>,
     accepted: u64,
@@ -94,8 +96,8 @@ impl Outbound {
         Ok(self.accepted - 1)
     }
 
-    /// Withdraws the message that is being handed over, as if it had never been begun. Returns false if part of it was
-    /// sent.
+    /// Withdraws the message that is being handed over, as if it had never been begun. Returns false if there is no
+    /// such message, or if a part of it was sent.
     pub(crate) fn take_back(&mut self) -> bool {
         let is_whole = self.current.as_ref().is_some_and(|current| current.pieces.is_none());
         if is_whole {
@@ -173,8 +175,8 @@ impl Outbound {
         Some((Op { way: Way::Send, kind, place }, sequence, what))
     }
 
-    /// Allocates a slot for the next message of this kind, for which there must be room. It is the slot that was used
-    /// last, because that one is in the processor's cache.
+    /// Allocates a slot for the next length or piece, for which there must be room. Prefers the most recently used
+    /// slot, because it is in the processor's cache.
     #[inline]
     fn take_place(&mut self, kind: Kind) -> u16 {
         let which = kind.index();
@@ -186,8 +188,8 @@ impl Outbound {
         place
     }
 
-    /// Sends the whole message as one piece without a length in front. It consumes a number and a credit of the
-    /// lengths, and uses no receive for a length.
+    /// Stages the whole message as one piece without a length in front. The message consumes the number and the credit
+    /// of a length, but no receive for a length.
     fn alone(&mut self, bytes: u32) -> Staged {
         let [length, piece] = self.sent;
         let op = Op { way: Way::Send, kind: Kind::Payload, place: self.take_place(Kind::Payload) };
@@ -200,7 +202,7 @@ impl Outbound {
         (op, alone_sequence(&self.config, length, piece), What::Payload { offset: 0, bytes })
     }
 
-    /// Moves the current message to the unfinished ones if all of it was handed over.
+    /// Moves the current message to `unfinished` if all of it was handed over.
     #[inline]
     fn finish(&mut self) {
         if let Some(Current { pieces: Some(0), from, .. }) = self.current {
@@ -209,7 +211,7 @@ impl Outbound {
         }
     }
 
-    /// Records the completion of the send from this slot. Returns false if none was outstanding there.
+    /// Records the completion of the send from slot `place`. Returns false if no send from it was outstanding.
     #[inline]
     pub(crate) fn done(&mut self, kind: Kind, place: u16) -> bool {
         let which = kind.index();
@@ -220,7 +222,7 @@ impl Outbound {
         self.flights[which].mark(number)
     }
 
-    /// Returns the message to which the send from this slot belongs.
+    /// Returns the number of the message to which the send from slot `place` belongs.
     pub(crate) fn message_at(&self, kind: Kind, place: u16) -> u64 {
         let which = kind.index();
         let number = self.places[which].get(usize::from(place)).copied().flatten().unwrap_or(self.sent[which]);
@@ -254,8 +256,8 @@ impl Outbound {
 mod tests {
     use super::*;
 
-    /// Covers messages with a length in front, messages that are one piece, and [`Scheme::Counted`], where each number
-    /// has a fixed slot.
+    /// Covers messages with a length in front, messages that are one piece, and [`Scheme::Counted`], in which each
+    /// number has a fixed slot.
     #[test]
     fn last_used_slot_is_reused_first() {
         for (scheme, expected) in [

@@ -22,7 +22,7 @@ pub(crate) fn numbered(config: &Config, sequence: u32, expected: u64, window: u6
     number_of(sequence, config.first_sequence, expected, window)
 }
 
-/// Returns the sequence of a length, or of a whole message in place of one.
+/// Returns the sequence of a length, or of a whole message that is sent in place of its length.
 #[inline]
 pub(crate) fn length_sequence(config: &Config, number: u64, whole: bool) -> u32 {
     let sequence = sequence_of(config, number);
@@ -32,7 +32,7 @@ pub(crate) fn length_sequence(config: &Config, number: u64, whole: bool) -> u32 
     if whole { sequence | Tag::WHOLE } else { sequence & !Tag::WHOLE }
 }
 
-/// Returns the number that the sequence of a length stands for, as [`numbered`] does.
+/// Like [`numbered`], for the sequence of a length or of a message in place of its length.
 #[inline]
 pub(crate) fn numbered_length(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if config.scheme != Scheme::Eager {
@@ -48,14 +48,14 @@ pub(crate) fn piece_sequence(config: &Config, piece: u64) -> u32 {
     if config.scheme == Scheme::Eager { sequence & PIECES } else { sequence }
 }
 
-/// Returns the sequence of a piece that is a whole message.
+/// Returns the sequence of a piece that is a whole message without a length in front.
 #[inline]
 pub(crate) fn alone_sequence(config: &Config, message: u64, piece: u64) -> u32 {
     let message = sequence_of(config, message) & MESSAGES;
     Tag::WHOLE | message << Tag::PIECE_BITS | piece_sequence(config, piece)
 }
 
-/// Returns the number that the sequence of a piece stands for, as [`numbered`] does.
+/// Like [`numbered`], for the piece number in the sequence of a piece.
 #[inline]
 pub(crate) fn numbered_piece(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if config.scheme != Scheme::Eager {
@@ -67,15 +67,15 @@ pub(crate) fn numbered_piece(config: &Config, sequence: u32, expected: u64, wind
     modulo(config, sequence, expected, window, PIECES)
 }
 
-/// Returns the message number that is in the sequence of a piece that is a whole message, as [`numbered`] does.
+/// Like [`numbered`], for the message number in the sequence of a piece that is a whole message.
 #[inline]
 pub(crate) fn numbered_alone(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     modulo(config, sequence >> Tag::PIECE_BITS, expected, window, MESSAGES)
 }
 
-/// Sequence bits that number a piece.
+/// Mask for the sequence bits that number a piece.
 const PIECES: u32 = (1 << Tag::PIECE_BITS) - 1;
-/// Sequence bits, after those of the piece, that number a message of one piece.
+/// Mask for the number of a message of one piece, after its sequence is shifted right by [`Tag::PIECE_BITS`].
 const MESSAGES: u32 = (1 << (31 - Tag::PIECE_BITS)) - 1;
 
 #[inline]
@@ -87,7 +87,7 @@ fn modulo(config: &Config, sequence: u32, expected: u64, window: u64, bits: u32)
     (ahead < window).then(|| expected + ahead)
 }
 
-/// Number of distinct sequences with the mutant.
+/// Number of distinct sequences with the mutant `SequenceWraps`.
 const PLANTED_SEQUENCES: u32 = 4;
 
 #[cfg(test)]

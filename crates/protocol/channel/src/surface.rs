@@ -27,9 +27,9 @@ use thiserror::Error;
 
 use crate::{ChannelError, Endpoint, Handle, Notice, OpenError, WriteError};
 
-/// Number of turns after which events of the fabric are polled. Idle turns poll them, too.
+/// Number of turns after which the fabric's events are polled. A turn without other work polls them, too.
 const HOUSEKEEP_TURNS: u32 = 64;
-/// Longest sleep. It bounds the time in which events of the fabric's control plane are not polled.
+/// Longest sleep. It limits the time during which events of the fabric's control plane are not polled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 /// Reason why a call of a channel failed.
@@ -49,11 +49,11 @@ struct End {
     written: u64,
     error: Option<ChannelError>,
     closed: bool,
-    /// Last waker of each [`Call`].
+    /// Waker of the last task that waited in each [`Call`].
     waiting: [Option<Waker>; 4],
 }
 
-/// Call in which a task waits.
+/// A call that a task can wait in. Used as an index of `End::waiting`.
 #[derive(Debug, Clone, Copy)]
 enum Call {
     Write,
@@ -66,9 +66,9 @@ struct State<F: Fabric> {
     endpoint: Endpoint<F>,
     ends: BTreeMap<Handle, End>,
     turns: u32,
-    /// Wakers to call after this turn. It is empty between turns; its allocation is reused.
+    /// Wakers to call after this turn. The vector is empty between turns; its allocation is reused.
     woken: Vec<Waker>,
-    /// Wakers that newer ones replaced, to be dropped after the next turn.
+    /// Wakers that were replaced by newer ones. They are dropped after the next turn.
     replaced: Vec<Waker>,
 }
 
@@ -126,9 +126,8 @@ impl<F: Fabric> Hub<F> {
         Ok(Channel { state: Rc::clone(&self.state), handle, begun: 0, reading: Vec::new() })
     }
 
-    /// Drives the endpoint once and wakes the tasks that may proceed. Returns whether anything was done. The
-    /// consequences of a read are handled in the next turn, so a caller that has read calls `turn` once more before it
-    /// sleeps.
+    /// Drives the endpoint once and wakes the tasks that may proceed. Returns whether there was any work. The credits
+    /// that a read frees are sent in the next turn, so a caller must call `turn` between a read and a sleep.
     pub fn turn(&self) -> bool {
         let mut state = self.state.borrow_mut();
         let worked = state.turn();
@@ -136,7 +135,8 @@ impl<F: Fabric> Hub<F> {
             let mut woken = std::mem::take(&mut state.woken);
             let replaced = std::mem::take(&mut state.replaced);
             drop(state);
-            // A waker may run or drop its task, and the task may use or own channels.
+            // The hub must not be borrowed here: a waker may run or drop its task, and the task may use or own
+            // channels.
             drop(replaced);
             woken.drain(..).for_each(Waker::wake);
             self.state.borrow_mut().woken = woken;
@@ -147,14 +147,14 @@ impl<F: Fabric> Hub<F> {
     /// Runs turns until a future is ready. Waits between turns in the mode `mode`.
     ///
     /// # Errors
-    /// See [`WaitError`]. The future is then dropped.
+    /// See [`WaitError`]. In case of an error, the future is dropped.
     pub fn block_on<T>(&self, mode: WaitMode, future: impl Future<Output = T>) -> Result<T, WaitError> {
         let value = self.block_on_until(mode, future, || false)?;
         Ok(value.expect("`None` is returned only if `is_over` returned true"))
     }
 
-    /// Runs turns like [`block_on`](Hub::block_on), until `is_over` returns true. The result is then `None`, and the
-    /// future is dropped. [`Channel::time_out`] ends a connection that does not fail by itself.
+    /// Runs turns like [`block_on`](Hub::block_on), but also stops when `is_over` returns true. It then drops the
+    /// future and returns `None`. The caller can end the connection with [`Channel::time_out`].
     ///
     /// # Errors
     /// See [`WaitError`].
@@ -186,7 +186,7 @@ impl<F: Fabric> Hub<F> {
 pub struct Channel<F: Fabric> {
     state: Rc<RefCell<State<F>>>,
     handle: Handle,
-    /// Number of messages that were handed over, or that the endpoint hands over by itself.
+    /// Number of messages that were handed over by a [`Write`], or whose rest the endpoint sends by itself.
     begun: u64,
     reading: Vec<u8>,
 }
@@ -196,8 +196,8 @@ impl<F: Fabric> State<F> {
         self.ends.entry(handle).or_default()
     }
 
-    /// Returns `Poll::Pending` and stores the waker. The task is woken in the next turn in which anything happens. Each
-    /// call of a connection has one waiting task: the last one that polled it.
+    /// Returns `Poll::Pending` and stores the waker. The task is woken after the next turn that has any work. For each
+    /// call of a connection, only the task that polled it last is woken.
     fn pending<T>(&mut self, handle: Handle, call: Call, context: &Context<'_>) -> Poll<T> {
         let waiting = &mut self.end(handle).waiting[call as usize];
         if !waiting.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -219,14 +219,14 @@ impl<F: Fabric> Channel<F> {
         Write { channel: self, message, progress: Progress::New }
     }
 
-    /// Returns the number of the next message, which is the number of messages that were or are being sent. It shows
-    /// whether a message is sent although its [`Write`] was dropped.
+    /// Returns the number of the next message, which is the number of messages that were or are being sent. After a
+    /// [`Write`] was dropped, this number shows whether its message is sent nevertheless.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.begun
     }
 
-    /// Returns ready once all messages that were handed over have been sent: the peer's NIC has their bytes.
+    /// Returns ready once all messages that were handed over have been sent: their bytes have reached the peer's NIC.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let mut state = self.state.borrow_mut();
         let end = state.end(self.handle);
@@ -252,8 +252,8 @@ impl<F: Fabric> Channel<F> {
         state.pending(self.handle, Call::Read, context)
     }
 
-    /// Finishes writing. Returns ready once the peer has finished, too, all its messages were read, and the connection
-    /// is over.
+    /// Finishes writing. Returns ready once the connection is over, for which the peer must have finished, too, and all
+    /// its messages must have been read.
     pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let mut state = self.state.borrow_mut();
         let end = state.end(self.handle);
@@ -277,13 +277,13 @@ impl<F: Fabric> Channel<F> {
         Ok(self.state.borrow_mut().endpoint.finish(self.handle)?)
     }
 
-    /// Aborts the connection because this end, by the caller's clock, has waited for `waited`. Every later call returns
-    /// an error that says so and names the peer.
+    /// Aborts the connection because the caller has measured a wait of `waited`. Every later call returns an error that
+    /// names the peer and this time.
     pub fn time_out(&mut self, waited: Duration) {
         self.state.borrow_mut().endpoint.time_out(self.handle, waited);
     }
 
-    /// [`poll_flush`](Channel::poll_flush) as a future.
+    /// Waits until [`poll_flush`](Channel::poll_flush) is ready.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -291,7 +291,7 @@ impl<F: Fabric> Channel<F> {
         poll_fn(|context| self.poll_flush(context)).await
     }
 
-    /// [`poll_read`](Channel::poll_read) as a future.
+    /// Waits until [`poll_read`](Channel::poll_read) is ready.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -299,8 +299,8 @@ impl<F: Fabric> Channel<F> {
         poll_fn(|context| self.poll_read(context)).await
     }
 
-    /// [`poll_close`](Channel::poll_close) as a future. If the future is dropped, `close` can be called again. If the
-    /// channel is dropped before it is closed, the connection is aborted.
+    /// Waits until [`poll_close`](Channel::poll_close) is ready. If the future is dropped, `close` can be called again.
+    /// If the channel is dropped before it is closed, the connection is aborted.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -331,8 +331,8 @@ impl<F: Fabric> Drop for Channel<F> {
 /// - If no byte of the message had been sent, the write had no effect, and [`Channel::next_number`] has its earlier
 ///   value.
 /// - Otherwise the peer will read the whole message. The drop copies the bytes that are left into memory of the
-///   channel. That costs one copy, and the memory until the bytes are sent, for at most one message per connection. The
-///   next write and the next [`flush`](Channel::flush) wait until then. A write that is not dropped makes no such copy.
+///   channel. The copy costs time, and memory until its bytes are sent, for at most one message per connection. Until
+///   then the next write and the next [`flush`](Channel::flush) wait. A write that is not dropped makes no such copy.
 ///
 /// A future that is leaked instead of dropped (`mem::forget`) leaves its message unfinished; further writes then return
 /// [`WriteError::Busy`].
@@ -347,7 +347,7 @@ pub struct Write<'a, F: Fabric> {
 #[derive(Debug, Clone, Copy)]
 enum Progress {
     New,
-    /// The message with this number was begun and may not be handed over completely.
+    /// The message with this number was begun, but perhaps not handed over completely.
     Begun(u64),
     Done(Result<u64, CallError>),
 }
@@ -398,7 +398,7 @@ impl<F: Fabric> Drop for Write<'_, F> {
     fn drop(&mut self) {
         let Progress::Begun(number) = self.progress else { return };
         let detached = self.channel.state.borrow_mut().endpoint.detach(self.channel.handle, self.message);
-        // This is never an error, because the message is the one that was begun.
+        // `detached` is never an error, because the message is the one that was begun.
         if detached == Ok(true) {
             self.channel.begun = number + 1;
         }

@@ -18,7 +18,7 @@ pub enum Kind {
     Length,
     /// A piece of a message.
     Payload,
-    /// State of one end, sent to the other. Both kind bits are set.
+    /// A control message, which holds the state of its sender. Both kind bits are set.
     Control,
     /// An end's hello, its first message. Neither kind bit is set, and the sequence is the life of the connection's
     /// number.
@@ -53,19 +53,21 @@ pub struct Tag {
     pub connection: u32,
     /// Kind of the message.
     pub kind: Kind,
-    /// Number of the message among all of its kind, modulo 2³².
+    /// Number of the message among all messages of its kind, modulo 2³². For details see [`WHOLE`](Tag::WHOLE) and
+    /// [`PIECE_BITS`](Tag::PIECE_BITS).
     pub sequence: u32,
 }
 
 impl Tag {
-    /// Sequence bit of a [`Kind::Length`] with [`Scheme::Eager`](crate::Scheme::Eager), whose numbers have 31 bits: the
-    /// message itself is sent in place of its length, and is as long as the bytes that arrived.
+    /// Bit of a sequence with [`Scheme::Eager`](crate::Scheme::Eager). In a [`Kind::Length`], whose numbers have the
+    /// other 31 bits, it marks a message that is sent in place of its length. All bytes that arrive are then the
+    /// message. For a [`Kind::Payload`] see [`PIECE_BITS`](Tag::PIECE_BITS).
     pub const WHOLE: u32 = 1 << 31;
     /// Number of sequence bits of a [`Kind::Payload`] that number pieces with [`Scheme::Eager`](crate::Scheme::Eager).
     /// If [`WHOLE`](Tag::WHOLE) is set, the piece is a whole message without a length in front, and the 15 bits between
-    /// number it among the messages. Otherwise those bits are 0.
+    /// hold the message's number. Otherwise these 15 bits are 0.
     pub const PIECE_BITS: u32 = 16;
-    /// Tag bits that a receive for a piece ignores, because the piece may be a whole message.
+    /// Tag bits that a receive for a piece ignores, because they hold a message number if the piece is a whole message.
     pub const ANY_MESSAGE: u64 = (u32::MAX << Tag::PIECE_BITS) as u64;
     /// Tag bits that a receive ignores to match any sequence.
     pub const ANY_SEQUENCE: u64 = u32::MAX as u64;

@@ -1,7 +1,8 @@
-//! A window over a stream of numbers: numbers complete in any order, and the window tracks the first that has not.
+//! A window over a stream of numbers. Numbers complete in any order, and the window tracks the first number that is not
+//! complete.
 
-/// Marks numbers of a stream as done in any order, and returns the number up to which all are done. Numbers count from
-/// 0 and never wrap. Messages carry them modulo 2³², which [`number_of`] undoes.
+/// The numbers of a stream that are done, in any order. Numbers count from 0 and never wrap. Tags hold them modulo 2³²,
+/// and [`number_of`] restores the full number.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Window {
     /// All numbers below this one are done.
@@ -19,7 +20,7 @@ impl Window {
         self.marks.len() as u64
     }
 
-    /// Returns the number up to which all are done.
+    /// Returns the first number that is not done.
     #[inline]
     pub(crate) fn done(&self) -> u64 {
         self.done
@@ -60,7 +61,7 @@ impl Window {
     }
 }
 
-/// Returns a number modulo a size, without a division if the size is a power of two, as it is by default.
+/// Returns `number` modulo `size`. If the size is a power of two, as by default, no division is necessary.
 #[inline]
 pub(crate) fn around(number: u64, size: u64) -> u64 {
     if size.is_power_of_two() { number & (size - 1) } else { number % size }

@@ -8,7 +8,7 @@ use crate::layout::store;
 /// The unsent bytes of a message whose writer has detached it.
 #[derive(Debug)]
 pub(super) struct Rest {
-    /// Number of bytes of the message that were sent before.
+    /// Number of bytes of the message that were sent before it was detached.
     pub(super) from: u64,
     pub(super) bytes: Box<[u8]>,
 }
@@ -43,7 +43,7 @@ impl Body<'_> {
         }
     }
 
-    /// Copies the body to `to`, which has its length.
+    /// Copies the body to `to`, which must have the same length.
     pub(super) fn copy_to_bytes<F: Fabric>(&self, fabric: &F, to: &mut [u8]) {
         match self {
             Body::Bytes(bytes) | Body::Rest(_, bytes) => to.copy_from_slice(bytes),

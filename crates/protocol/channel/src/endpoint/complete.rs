@@ -22,7 +22,7 @@ impl<F: Fabric> Endpoint<F> {
     fn take(&mut self, completion: &Completion) {
         let Some((place, Some(number))) = self.links.find(completion) else { return };
         let sent = matches!(completion.opcode, Opcode::TaggedSend | Opcode::Write | Opcode::Send);
-        // The mutant posts requests that it does not count.
+        // The mutant `SilentUncounted` posts requests without counting them.
         let uncounted = mutant!(self.config.channel.mutant, SilentUncounted) && self.links[place].sends == 0;
         if sent && !uncounted {
             self.links[place].sends -= 1;
@@ -50,7 +50,7 @@ impl<F: Fabric> Endpoint<F> {
         self.complete(index, op, &outcome);
     }
 
-    /// Handles a receive that a WRITE_WITH_IMM used. The immediate identifies the slot that was written.
+    /// Handles the completion of a receive by a WRITE_WITH_IMM. The immediate identifies the slot that was written.
     fn take_written(&mut self, place: usize, completion: &Completion) {
         let link = &mut self.links[place];
         link.recvs = link.recvs.saturating_sub(1);
@@ -66,7 +66,7 @@ impl<F: Fabric> Endpoint<F> {
             self.take_greeting(place, number, index.filter(|_| listens), completion.bytes);
             return;
         }
-        // More messages may arrive for a connection that has failed.
+        // A connection that has failed is removed once it has drained, and more messages for it may arrive afterwards.
         let (Some(index), Some(entry)) = (index, entry) else { return };
         if !entry.connection.has_posted(op) {
             entry.connection.surprised(op);
@@ -80,15 +80,15 @@ impl<F: Fabric> Endpoint<F> {
         self.complete(index, op, &outcome);
     }
 
-    /// Handles a hello that was written. It belongs to this life of its number, or to the next one if this end has not
-    /// opened that yet.
+    /// Handles a hello that arrived by WRITE_WITH_IMM. The hello belongs to the present life of the connection number,
+    /// or to the next life if this end has not opened that one yet.
     fn take_greeting(&mut self, place: usize, number: u32, index: Option<u32>, bytes: u32) {
         self.top_up(place);
         let op = Op { way: Way::Recv, kind: Kind::Greeting, place: 0 };
         if number >= u32::from(self.config.connections) {
             return;
         }
-        // With `Counted`, a connection uses the area that has its number.
+        // With `Scheme::Counted`, the area of a connection has the connection's number.
         let Outcome::Received { words, .. } = self.received(place, number, op, op.kind, 0, bytes) else { return };
         match index {
             Some(index) => self.greeted(index, words),

@@ -21,7 +21,7 @@ use crate::{Config, ConfigError, Connection, Incoming, MAX_CONNECTIONS, Notice, 
 use body::{Body, Rest};
 use peer::Peer;
 
-/// Number of completions that are polled at a time.
+/// Largest number of completions per poll.
 const BATCH: usize = 64;
 
 /// Parameters of an endpoint, which must be equal at all processes.
@@ -29,18 +29,18 @@ const BATCH: usize = 64;
 pub struct EndpointConfig {
     /// Parameters of every connection.
     pub channel: Config,
-    /// Number of connections with one peer at a time.
+    /// Largest number of connections that are open with one peer at the same time.
     pub connections: u16,
     /// Number of requests in the send queue of one queue pair.
     pub send_depth: u32,
     /// Service of the queue pairs.
     pub service: Service,
-    /// First purpose of the endpoint's regions. The endpoint uses two purposes per process.
+    /// First purpose of the endpoint's regions. The endpoint uses two purposes per process, from this one upwards.
     pub first_purpose: Purpose,
 }
 
 impl EndpointConfig {
-    /// Returns the configuration for connections with these parameters, and four of them per peer.
+    /// Returns the configuration for connections with the parameters `channel`, at most four per peer.
     #[must_use]
     pub fn new(channel: Config) -> Self {
         EndpointConfig {
@@ -70,14 +70,14 @@ pub enum EndpointError {
     /// The parameters are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The fabric cannot do what the parameters ask for.
-    #[error("{what}: {asked} asked for, `{fabric}` has {limit}; {remedy}")]
+    /// The parameters exceed a limit of the fabric.
+    #[error("{what}: {asked} requested, but the limit of `{fabric}` is {limit}; {remedy}")]
     TooMuch {
         /// Name of the limit.
         what: &'static str,
-        /// Value that the parameters ask for.
+        /// Value that the parameters require.
         asked: u64,
-        /// Value that the fabric has.
+        /// Largest value that the fabric supports.
         limit: u64,
         /// Name of the fabric.
         fabric: &'static str,
@@ -104,12 +104,12 @@ pub enum OpenError {
     /// The connection number is too large.
     #[error("connection {number}: numbers are below {limit}")]
     Number {
-        /// Number that was asked for.
+        /// Number that the caller passed.
         number: u32,
-        /// All numbers are below this one.
+        /// Number that valid numbers are below.
         limit: u32,
     },
-    /// The connection is open, or not over yet.
+    /// A connection with this number is open or closing.
     #[error("connection {number} with {peer} is open")]
     InUse {
         /// Number of the connection.
@@ -117,9 +117,9 @@ pub enum OpenError {
         /// The other end.
         peer: ProcessId,
     },
-    /// The connection failed, and messages of it may still be in flight.
+    /// An earlier connection with this number failed, and its messages may still be in flight.
     #[error(
-        "connection {number} with {peer} failed, and its number is free when the link has been reset; take another"
+        "connection {number} with {peer} failed, and its number stays in use until the link is reset; use another number"
     )]
     Spent {
         /// Number of the connection.
@@ -127,8 +127,8 @@ pub enum OpenError {
         /// The other end.
         peer: ProcessId,
     },
-    /// The peer has as many connections as the configuration allows.
-    #[error("{limit} connections with {peer} are open or closing; close one, or ask for more of them")]
+    /// The number of connections with the peer has reached the configured limit.
+    #[error("{limit} connections with {peer} are open or closing; close one, or configure more connections per peer")]
     TooMany {
         /// The other end.
         peer: ProcessId,
@@ -167,7 +167,7 @@ pub struct Endpoint<F: Fabric> {
     entries: Vec<Option<Entry>>,
     generations: u32,
     notices: VecDeque<(Handle, Notice)>,
-    /// Connections that may have data to send and found no room in a send queue.
+    /// Connections that may have data to send but found the send queue full.
     starved: VecDeque<u32>,
     /// Connections that completed an operation or were read, and must post receives or send credits. They are driven in
     /// the next step, so that the owner can send an answer first.
@@ -209,8 +209,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(endpoint)
     }
 
-    /// With [`Scheme::Counted`], posts a receive for the hello of each number, because a peer may send its hello before
-    /// this end opens the number, or opens it again.
+    /// With [`Scheme::Counted`], posts one receive for a hello per connection number. A peer may send its hello before
+    /// this end opens the number for the first time or again.
     fn await_greetings(&mut self, place: usize) {
         if self.config.channel.scheme == Scheme::Counted {
             self.links[place].recvs_needed += u32::from(self.config.connections);
@@ -223,13 +223,13 @@ impl<F: Fabric> Endpoint<F> {
         &self.fabric
     }
 
-    /// Returns the fabric, to wait on it.
+    /// Returns the fabric, for example to wait on it or to register memory.
     pub fn fabric_mut(&mut self) -> &mut F {
         &mut self.fabric
     }
 
-    /// Opens this end of a connection. The peer opens its end under the same number. Messages may be handed over at
-    /// once.
+    /// Opens this end of a connection. The peer opens its end under the same number. Messages may be handed over before
+    /// the peer has opened its end.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -295,8 +295,8 @@ impl<F: Fabric> Endpoint<F> {
         self.connection(handle).ok_or(WriteError::Closed)?.begin(bytes)
     }
 
-    /// Hands over as much of the message that was begun as may be sent now. `message` is the whole message in every
-    /// call. Returns whether all of it is handed over.
+    /// Hands over the part of the begun message that may be sent now. `message` is the whole message in every call.
+    /// Returns whether the whole message has been handed over.
     ///
     /// # Errors
     /// Returns [`WriteError::OtherLength`] if the message was begun with another length.
@@ -304,12 +304,13 @@ impl<F: Fabric> Endpoint<F> {
         self.hand_over_all(handle, Body::Bytes(message))
     }
 
-    /// Hands over a message that lies in registered memory, like [`hand_over`](Self::hand_over). Its pieces are sent
-    /// from there without a copy. A message that is sent with or in place of its length is copied in any case.
+    /// Hands over a message from registered memory, like [`hand_over`](Self::hand_over). Its pieces are sent from that
+    /// memory without a copy. A short message, which is sent with or in place of its length, is copied nevertheless.
     ///
-    /// The process registered `region` with [`fabric_mut`](Self::fabric_mut) as its own writer. The message lies at
-    /// `offset`, with the length that it was begun with, and must not change before [`Notice::Written`] of its number.
-    /// With [`Scheme::Counted`] the bytes up to the next multiple of 8 are sent, too.
+    /// The process must have registered `region` through [`fabric_mut`](Self::fabric_mut), with itself as the writer.
+    /// The message lies at `offset`, has the length with which it was begun, and must not change before
+    /// [`Notice::Written`] reports its number. With [`Scheme::Counted`] the bytes up to the next multiple of 8 are
+    /// sent, too.
     ///
     /// # Errors
     /// Returns [`WriteError::OtherLength`] if the message was begun with another length. Returns
@@ -349,13 +350,13 @@ impl<F: Fabric> Endpoint<F> {
         Ok(false)
     }
 
-    /// Releases the message that was begun and is not handed over completely, because its writer will not call again.
-    /// If no part of it was sent, the message is withdrawn as if it had never been begun. Otherwise the bytes that are
-    /// left are copied, and the endpoint sends them from the copy before anything that is begun later. Returns whether
-    /// the message is sent.
+    /// Releases the message that has been begun but not completely handed over, because its writer will not call again.
+    /// If no part of the message was sent, it is withdrawn as if it had never been begun. Otherwise the endpoint copies
+    /// the remaining bytes, and sends them from the copy before any message that is begun later. Returns whether the
+    /// message will be sent.
     ///
-    /// This is the only copy that an endpoint makes in memory that it allocates. It costs the time to copy the bytes
-    /// that are left, and the memory until they are sent, for at most one message per connection.
+    /// An endpoint allocates memory for a copy only here. The cost is the time to copy the remaining bytes, and their
+    /// memory until they are sent, for at most one message per connection.
     ///
     /// # Errors
     /// Returns [`WriteError::OtherLength`] if the message was begun with another length.
@@ -384,8 +385,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(true)
     }
 
-    /// Returns whether a part of a detached message is not sent yet. Until it is, [`begin`](Self::begin) returns
-    /// [`WriteError::Busy`].
+    /// Returns whether a part of a detached message has yet to be sent. Until all of it is sent, [`begin`](Self::begin)
+    /// returns [`WriteError::Busy`].
     #[must_use]
     pub fn is_detached(&self, handle: Handle) -> bool {
         self.entry(handle).is_some_and(|entry| entry.rest.is_some())
@@ -404,15 +405,14 @@ impl<F: Fabric> Endpoint<F> {
         self.entry(handle)?.connection.incoming()
     }
 
-    /// Appends the parts that have arrived of the message that is being read. Returns whether the message is complete.
-    /// If it is, the next call begins with the next message.
+    /// Appends to `message` the parts of the current message that have arrived. Returns whether the message is
+    /// complete. If it is, the next call begins with the next message.
     pub fn read(&mut self, handle: Handle, message: &mut Vec<u8>) -> bool {
         self.read_in_place(handle, |memory, bytes| load(memory, 0, bytes, message))
     }
 
-    /// Reads like [`read`](Self::read), without a copy. `take` gets each part that has arrived where the peer or its
-    /// NIC has put it: the words, and the number of their bytes that belong to the message. The slot is freed when
-    /// `take` returns.
+    /// Reads like [`read`](Self::read), but without a copy. Calls `take` for each part that has arrived, with the words
+    /// of the part's slot and the number of bytes that belong to the message. The slot is freed when `take` returns.
     pub fn read_in_place(&mut self, handle: Handle, mut take: impl FnMut(&[Word], u32)) -> bool {
         let layout = self.layout;
         let Some(entry) = self.entries.get_mut(handle.index as usize).and_then(Option::as_mut) else { return false };
@@ -430,7 +430,7 @@ impl<F: Fabric> Endpoint<F> {
             whole = piece.last;
             due(entry, handle.index, &mut self.due);
         }
-        // The peer broke the protocol, or that was the last part of all.
+        // The connection is closing: the peer broke the protocol, or this was the last part of the last message.
         if !entry.connection.is_open() {
             self.drive(handle.index);
         }
@@ -443,9 +443,8 @@ impl<F: Fabric> Endpoint<F> {
         self.entry(handle).is_none_or(|entry| entry.connection.has_ended())
     }
 
-    /// Returns whether both ends have sent their hellos, and all messages that this end has sent so far have been sent
-    /// by the fabric. An end that stops being driven before that keeps the other end from opening. False for a
-    /// connection that is over.
+    /// Returns whether both ends have sent their hellos and no send of this end is outstanding. If an end is no longer
+    /// driven before that, the other end cannot open. Returns false for a connection that is over.
     #[must_use]
     pub fn has_met(&self, handle: Handle) -> bool {
         self.entry(handle).is_some_and(|entry| entry.connection.has_met())
@@ -507,8 +506,9 @@ impl<F: Fabric> Endpoint<F> {
         self.notices.pop_front()
     }
 
-    /// Handles earlier completions and reads, and polls for new completions. Returns whether it did anything. If not,
-    /// and if nothing was read since ([`is_due`](Self::is_due)), the caller may wait on the fabric.
+    /// Handles earlier completions and reads, and polls for new completions. Returns whether there was any work. If
+    /// there was none, and no message has been read since ([`is_due`](Self::is_due)), the caller may wait on the
+    /// fabric.
     pub fn step(&mut self) -> bool {
         let was_due = self.is_due();
         if was_due {
@@ -523,8 +523,8 @@ impl<F: Fabric> Endpoint<F> {
         was_due || count > 0
     }
 
-    /// Returns whether the next step has work that does not depend on a completion. The peer may wait for it, so the
-    /// caller must run a step before it waits on the fabric.
+    /// Returns whether the next step has work that does not depend on a completion. The peer may wait for that work, so
+    /// the caller must run a step before it waits on the fabric.
     #[inline]
     #[must_use]
     pub fn is_due(&self) -> bool {
@@ -540,13 +540,13 @@ impl<F: Fabric> Endpoint<F> {
                 self.drive(index);
             }
         }
-        // The vector keeps its allocation. Driving a connection completes only receives of that connection that are
-        // returned at once, and schedules no other connection.
+        // The vector is kept for its allocation. `self.due` is normally empty here, because driving a connection
+        // schedules no other one.
         indices.append(&mut self.due);
         self.due = indices;
     }
 
-    /// Drives the connections that found no room in a send queue, once each, before any others.
+    /// Drives each connection that found the send queue full once, before all other connections.
     fn feed_starved(&mut self) {
         for _ in 0..self.starved.len() {
             let Some(index) = self.starved.pop_front() else { return };
@@ -557,8 +557,8 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Polls the fabric's events and handles them. Call it while connecting, and every few milliseconds afterwards.
-    /// Returns whether there were any.
+    /// Polls the fabric's events and handles them. Returns whether there were any. The owner calls this repeatedly
+    /// while connecting, and every few milliseconds afterwards.
     pub fn housekeep(&mut self) -> bool {
         let mut worked = false;
         while let Some(event) = self.fabric.next_event() {
@@ -631,7 +631,8 @@ fn due(entry: &mut Entry, index: u32, due: &mut Vec<u32>) {
     }
 }
 
-/// Checks that the fabric can do what the configuration asks for. Returns the number of sends that may be outstanding.
+/// Checks that the configuration is within the limits of the fabric. Returns the number of sends that may be
+/// outstanding.
 fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: &[ProcessId]) -> Result<u32, EndpointError> {
     config.channel.check()?;
     let has = fabric.capabilities();
@@ -644,13 +645,18 @@ fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: &[ProcessId]) ->
         if asked <= limit { Ok(()) } else { Err(EndpointError::TooMuch { what, asked, limit, fabric, remedy }) }
     };
     let last = u64::from(config.first_purpose.0) + 2 * u64::from(highest) + 1;
-    too_much("the last purpose", last, u64::from(u16::MAX), "begin with a lower one")?;
+    too_much("the last purpose", last, u64::from(u16::MAX), "configure a lower first purpose")?;
     let recvs = u64::from(config.recvs()) * u64::from(config.connections);
     let longest = u64::from(config.channel.piece_bytes.max(config.channel.eager_bytes + 8));
-    too_much("bytes of one message", longest, has.max_message_bytes, "ask for shorter pieces")?;
-    let fewer = "ask for fewer connections, or for fewer lengths and pieces in flight";
+    too_much("bytes of one message", longest, has.max_message_bytes, "configure shorter pieces")?;
+    let fewer = "configure fewer connections, or fewer lengths and pieces in flight";
     too_much("receives posted at a time", recvs, u64::from(has.max_recv_depth), fewer)?;
-    too_much("requests in a send queue", u64::from(config.send_depth), u64::from(has.max_send_depth), "ask for fewer")?;
+    too_much(
+        "requests in a send queue",
+        u64::from(config.send_depth),
+        u64::from(has.max_send_depth),
+        "configure fewer",
+    )?;
     let (most, all) = (u64::from(has.max_completions), recvs * peers.len() as u64);
     let overrun = mutant!(config.channel.mutant, QueueOverrun);
     if !overrun {

@@ -13,7 +13,7 @@ use crate::Scheme;
 ///
 /// # Invariants
 /// - Each area is free, withheld, or used by one open connection.
-/// - `sends` and `recvs` count operations that were posted on the present connection of the link and have not
+/// - `sends` and `recvs` count operations that were posted since the queue pair was last connected and have not
 ///   completed.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -30,17 +30,18 @@ pub(super) struct Peer {
     pub(super) withheld: Vec<u16>,
     /// Index of each open connection, by number.
     pub(super) numbers: BTreeMap<u32, u32>,
-    /// Numbers under which messages may still be in flight.
+    /// Connection numbers that may still have messages in flight after a failure.
     pub(super) spent: BTreeSet<u32>,
     /// Number of times that each connection number was opened.
     pub(super) lives: BTreeMap<u32, u32>,
-    /// Content of hellos of lives that this end has not opened yet, by number, with [`Scheme::Counted`].
+    /// With [`Scheme::Counted`], the content of hellos for connections that this end has not opened yet, by connection
+    /// number.
     pub(super) early: BTreeMap<u32, [u64; 8]>,
     /// Number of outstanding requests.
     pub(super) sends: u32,
     /// Number of posted receives that any WRITE_WITH_IMM may use.
     pub(super) recvs: u32,
-    /// Number of such receives that the connections need.
+    /// Number of receives for WRITE_WITH_IMM that the connections need.
     pub(super) recvs_needed: u32,
 }
 
@@ -81,8 +82,8 @@ impl Peer {
         })
     }
 
-    /// Allocates an area. With [`Scheme::Counted`] it is the area of the connection's number, so that the peer knows
-    /// it.
+    /// Allocates the area `wanted`, or any free area if it is `None`. With [`Scheme::Counted`] the wanted area has the
+    /// connection's number, so that the peer knows where to write.
     pub(super) fn take_area(&mut self, wanted: Option<u16>) -> Option<u16> {
         match wanted {
             None => self.free.pop(),

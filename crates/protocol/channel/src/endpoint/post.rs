@@ -8,13 +8,13 @@ use super::{Endpoint, Handle};
 use crate::layout::store_words;
 use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Tag, What, mutant};
 
-/// Longest data that is posted inline, in bytes, if the fabric takes as much.
+/// Longest data that is posted inline, in bytes, provided that the fabric's own limit is not lower.
 const INLINE_BYTES: usize = 256;
 
 /// Number of bits that encode an operation.
 const OP_BITS: u32 = 20;
 
-/// Returns the number of a request: the connection's index in 32 bits, and its operation in 20.
+/// Returns the number of a request: 32 bits for the connection's index, and 20 bits for the operation.
 fn number_of(index: u32, op: Op) -> u64 {
     u64::from(index) << OP_BITS | u64::from(op.bits())
 }
@@ -36,8 +36,8 @@ pub(super) fn of_imm(imm: u32) -> (u32, Kind, u16) {
 }
 
 impl<F: Fabric> Endpoint<F> {
-    /// Posts a connection's receives, control messages and detached message, cancels receives, and collects its
-    /// notices.
+    /// Posts a connection's receives, control messages and detached message, cancels its receives if it drains, and
+    /// collects its notices.
     pub(super) fn drive(&mut self, index: u32) {
         while let Some(entry) = &mut self.entries[index as usize] {
             let recv = entry.connection.next_recv();
@@ -76,7 +76,7 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Removes a connection that is over. Its area and number become free, unless messages for them may still be in
+    /// Removes a connection that is over. Frees its area and its number, unless messages to them may still be in
     /// flight.
     fn forget(&mut self, index: u32) {
         let Some(entry) = self.entries[index as usize].take() else { return };
@@ -98,7 +98,7 @@ impl<F: Fabric> Endpoint<F> {
         link.is_ready() && link.sends < self.config.send_depth && self.sends < self.most_sends
     }
 
-    /// Sends the next part of a message, if it may be sent. Returns whether it was.
+    /// Sends the next part of a message, if it may be sent. Returns whether a part was sent.
     pub(super) fn send_part(&mut self, index: u32, message: Body<'_>) -> bool {
         if !self.may_send(index) {
             return false;
@@ -133,9 +133,10 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Sends words, followed by data.
+    /// Posts a message that consists of words and data.
     fn post_send(&mut self, index: u32, op: Op, tag: Tag, words: &[u64], data: Body<'_>) {
-        // Initialized only where it is used: clearing it takes longer than the rest of the work for a short message.
+        // The buffer is cleared only in the branch that uses it, because clearing takes longer than the rest of the
+        // work for a short message.
         let mut short;
         let head = words.len() * 8;
         let whole = head + data.bytes();
@@ -149,7 +150,7 @@ impl<F: Fabric> Endpoint<F> {
         let (outbox, area) = (link.outbox, u32::from(entry.area));
         let place = if mutant!(self.config.channel.mutant, SendPlaceReused) { 0 } else { op.place };
         let source = match data {
-            // The data is sent from where it lies.
+            // The data is already in registered memory, so no copy is necessary.
             Body::Registered(region, offset, _) if head == 0 && !inline => {
                 Source::Region(Span { region, offset, bytes: bytes as u32 })
             }
@@ -200,7 +201,7 @@ impl<F: Fabric> Endpoint<F> {
         self.fabric.post(link.qp(), WorkRequest { id: link.id(number_of(index, op)), verb, signalled })
     }
 
-    /// Returns the peer's region that this end writes, which the peer granted before it connected.
+    /// Returns the peer's region that this end writes. The peer granted access to it before it connected.
     fn target(&mut self, place: usize) -> Result<RemoteRegion, PostError> {
         let Peer { link, target, .. } = &mut self.links[place];
         let qp = link.qp();
@@ -246,8 +247,8 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Posts receives that any WRITE_WITH_IMM may use, as many as are needed. If the fabric refuses one, a peer's write
-    /// finds no receive, and the queue pair breaks with an error.
+    /// Posts receives until there are `recvs_needed`, which any WRITE_WITH_IMM may use. If the fabric refuses to post
+    /// one, a later write of the peer finds no receive, and the queue pair breaks with an error.
     pub(super) fn top_up(&mut self, place: usize) {
         let link = &mut self.links[place];
         while link.recvs < link.recvs_needed {
@@ -268,7 +269,7 @@ impl<F: Fabric> Endpoint<F> {
             entry.connection.completed(op, &Outcome::GivenBack);
             return;
         }
-        // A broken queue pair returns its receives without a request.
+        // The result is ignored: if the queue pair is broken, its receives are flushed without a cancel.
         let _ = self.fabric.cancel_tagged_recv(link.qp(), link.id(number_of(index, op)));
     }
 }

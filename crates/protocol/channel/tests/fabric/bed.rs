@@ -20,7 +20,7 @@ pub(crate) fn small(scheme: Scheme) -> EndpointConfig {
     EndpointConfig { connections: 3, ..EndpointConfig::new(channel) }
 }
 
-/// Returns the number of receives of one process with one peer, each of which occupies an entry of the completion
+/// Returns the number of receives that one process posts for one peer. Each receive occupies an entry of the completion
 /// queue.
 pub(crate) fn receives(config: &EndpointConfig) -> u32 {
     (config.channel.lengths + config.channel.pieces + CONTROLS + 1) * u32::from(config.connections)
@@ -32,7 +32,7 @@ pub(crate) fn message(from: ProcessId, connection: u32, number: u64, bytes: usiz
     (0..bytes as u64).map(|at| ((seed + at * 31) >> 3) as u8).collect()
 }
 
-/// A connection as its application sees it.
+/// The application's state of one connection: the messages that it has yet to write and expects to read.
 pub(crate) struct Talk {
     pub(crate) handle: Handle,
     number: u32,
@@ -58,7 +58,7 @@ impl<F: Fabric> Process<F> {
         let mut endpoint = Endpoint::new(fabric, config, &[peer]).expect("possible parameters");
         let mut talks = Vec::new();
         for number in 0..u32::from(config.connections) {
-            let handle = endpoint.open(peer, number).expect("a free number");
+            let handle = endpoint.open(peer, number).expect("the number is free");
             let all = |from| lengths.iter().zip(0..).map(|(bytes, n)| message(from, number, n, *bytes)).collect();
             talks.push(Talk {
                 handle,
@@ -85,7 +85,7 @@ impl<F: Fabric> Process<F> {
         }
         while let Some((handle, notice)) = self.endpoint.next_notice() {
             worked = true;
-            let talk = self.talks.iter_mut().find(|talk| talk.handle == handle).expect("one of ours");
+            let talk = self.talks.iter_mut().find(|talk| talk.handle == handle).expect("one of this process");
             match notice {
                 Notice::Opened => {}
                 Notice::Written(number) => {
@@ -120,7 +120,7 @@ impl Talk {
                 break;
             }
             let before = endpoint.left(self.handle);
-            let all = endpoint.hand_over(self.handle, message).expect("the message that was begun");
+            let all = endpoint.hand_over(self.handle, message).expect("the message is the one that was begun");
             worked |= endpoint.left(self.handle) != before;
             if !all {
                 break;
@@ -132,7 +132,7 @@ impl Talk {
         }
         while endpoint.read(self.handle, &mut self.reading) {
             worked = true;
-            let expected = self.expected.pop_front().expect("no more than was written");
+            let expected = self.expected.pop_front().expect("no more messages arrive than were written");
             assert_eq!(self.reading, expected, "message {} of connection {}", self.read, self.number);
             self.read += 1;
             self.reading.clear();

@@ -30,21 +30,23 @@ async fn within<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// Is pending once.
+/// Is pending at the first poll and ready at the second.
 async fn once() {
     let mut polled = false;
     poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Number of dropped writes whose message was not sent, and whose message was sent.
+/// Numbers of dropped writes, by the fate of their messages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Fates {
+    /// Number of dropped writes whose message was not sent.
     none: usize,
+    /// Number of dropped writes whose message was sent nevertheless.
     sent: usize,
 }
 
-/// Writes a message. The future is dropped after `polls` polls, and a message that was not sent is written again with
-/// one poll more. Reads arriving messages meanwhile, also with futures that are dropped.
+/// Writes a message. Drops the future after `polls` polls. If the message was not sent, writes it again with one poll
+/// more. Meanwhile reads arriving messages, with futures that are also dropped.
 async fn write_all<F: Fabric>(
     channel: &mut Channel<F>,
     (message, polls): (&[u8], usize),
@@ -79,7 +81,7 @@ async fn end<F: Fabric>(channel: &mut Channel<F>, me: ProcessId, plan: &[(usize,
             let _ = within(*polls % 7, channel.flush()).await;
         }
     }
-    // The rest of a message may still be in flight.
+    // The channel may still be sending the rest of a message whose write was dropped.
     channel.finish().unwrap();
     assert_eq!(channel.write(b"late").await, Err(CallError::Refused(WriteError::Closed)));
     let polls = plan.first().map_or(1, |(_, polls)| (*polls).max(1));
@@ -137,7 +139,8 @@ fn simulate(scheme: Scheme, seed: u64, plans: [&[(usize, usize)]; 2]) -> [Fates;
     panic!("{scheme:?}, seed {seed}: the run does not end: {:?}", done.map(|done| done.is_some()));
 }
 
-/// The second of three messages is dropped after 0, 1, 2 … polls, until it is handed over before it is dropped.
+/// Drops the write of the second of three messages after 0, 1, 2 … polls, until the message is handed over completely
+/// before the drop.
 #[test]
 fn dropped_write_is_sent_whole_or_not_at_all() {
     for scheme in Scheme::ALL {
@@ -153,7 +156,10 @@ fn dropped_write_is_sent_whole_or_not_at_all() {
                 }
             }
         }
-        assert!(none > 0 && sent > 20, "{scheme:?}: {none} had no effect, {sent} were completed by the channel");
+        assert!(
+            none > 0 && sent > 20,
+            "{scheme:?}: of the dropped writes, {none} had no effect and {sent} were completed"
+        );
     }
 }
 
@@ -171,7 +177,7 @@ proptest! {
     }
 }
 
-/// Drops futures between two threads, whose polls interleave arbitrarily.
+/// Drops futures in two threads, whose polls interleave arbitrarily.
 #[test]
 fn dropped_futures_over_shared_memory() {
     let meeting = Meeting::new("cancel");
@@ -199,7 +205,7 @@ fn alone(config: EndpointConfig) -> Hub<impl Fabric> {
     Hub::new(Endpoint::new(world.fabric(ProcessId(0)), config, &[ProcessId(1)]).unwrap())
 }
 
-/// A leaked future is never dropped, so the rest of its message is lost, and the next write is refused.
+/// A leaked future is never dropped, so the rest of its message is never sent, and the next write is refused.
 #[test]
 fn write_after_a_leaked_one_is_refused() {
     let hub = alone(small(Scheme::Eager));
@@ -213,7 +219,7 @@ fn write_after_a_leaked_one_is_refused() {
     assert_eq!(channel.finish(), Err(CallError::Refused(WriteError::Busy { left: 6 })));
 }
 
-/// A waker may drop a task, and with it a channel, while it is called.
+/// A waker may, while it is called, drop a task that owns a channel.
 #[test]
 fn a_waker_that_drops_a_channel_is_woken() {
     struct Owner(std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>);

@@ -16,8 +16,8 @@ struct Ended {
     overtaken: u64,
 }
 
-/// Runs until both processes are done, or until a failed one has drained or was refused the control message that would
-/// inform the peer.
+/// Runs until both processes are done, or until a process has failed and either has drained or cannot send the peer the
+/// notice of its failure.
 fn run(config: EndpointConfig, seed: u64, disorders: Faults) -> Ended {
     let tagged = config.channel.scheme != Scheme::Counted;
     let world = World::new(SimConfig::new(2, seed, NetworkModel { tagged, ..NetworkModel::unordered() }));
@@ -30,7 +30,7 @@ fn run(config: EndpointConfig, seed: u64, disorders: Faults) -> Ended {
         let refused = errors.any(|error| matches!(error.cause, Cause::Refused(_)));
         done == [true; 2] || refused || failed && process.is_done()
     });
-    assert!(finished, "{scheme:?}, seed {seed}: not done at {} ns", world.now_ns());
+    assert!(finished, "{scheme:?}, seed {seed}: the run has not ended after {} ns", world.now_ns());
     let talks = actors.iter().flatten().flat_map(|process| &process.talks);
     let errors: Vec<_> = talks.filter_map(|talk| talk.failed).collect();
     if errors.is_empty() {
@@ -46,7 +46,7 @@ fn messages_of_all_lengths_in_every_scheme() {
         let mut overtaken = 0;
         for seed in 0..18 {
             let config = small(scheme);
-            // Room for one send, a few, or all.
+            // Completion queue entries for all receives, and for one send, some sends or all sends.
             let places = receives(&config) + [1, 4, 64][seed as usize % 3];
             let ended = run(config, seed, Faults::efa(seed, places, scheme != Scheme::Counted));
             assert_eq!(ended.errors, [], "{scheme:?}, seed {seed}");
@@ -54,7 +54,7 @@ fn messages_of_all_lengths_in_every_scheme() {
             let writes = ended.world.process_counts(ProcessId(0)).total().posts();
             assert!(writes > LENGTHS.len() as u64);
         }
-        assert!(overtaken > 0, "{scheme:?}: completions came in their order");
+        assert!(overtaken > 0, "{scheme:?}: no completion overtook another one");
     }
 }
 
@@ -94,7 +94,8 @@ mod planted {
         }
     }
 
-    /// The mutant shows only on a completion queue in which unsignalled operations occupy an entry, too.
+    /// The mutant `SilentUncounted` has an effect only if unsignalled operations occupy entries of the completion
+    /// queue.
     #[test]
     fn unsignalled_operations_are_harmless_without_a_queue_entry() {
         let selective = |places, tags| Faults { all_complete: false, ..efa(places, tags) };

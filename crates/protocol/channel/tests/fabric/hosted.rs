@@ -18,7 +18,7 @@ use crate::bed::Process;
 /// Longest message of the fabric, in bytes.
 const FABRIC_BYTES: u32 = 256 << 10;
 
-/// Names and addresses by which two processes find each other.
+/// The directory and the addresses by which two processes find each other.
 pub(crate) struct Meeting {
     directory: PathBuf,
     place: u8,
@@ -80,8 +80,8 @@ impl Drop for Meeting {
     }
 }
 
-/// Runs one process until all its connections have closed, and 200 ms longer, because the other process may still need
-/// control messages of this one.
+/// Runs one process until 200 ms after all its connections have closed. The other process may still need control
+/// messages of this one during that time.
 fn run<F: Fabric, T>(fabric: F, config: EndpointConfig, lengths: &[usize], then: impl FnOnce(&Process<F>) -> T) -> T {
     let mut process = Process::new(fabric, config, lengths);
     let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
@@ -100,7 +100,7 @@ fn run<F: Fabric, T>(fabric: F, config: EndpointConfig, lengths: &[usize], then:
     then(&process)
 }
 
-/// Both processes write messages of these lengths on every connection, and read the other's messages.
+/// Runs two processes that write messages of these lengths on every connection, and read each other's messages.
 pub(crate) fn both<F: Fabric>(fabric: impl Fn(u16) -> F + Sync, config: EndpointConfig, lengths: &[usize]) {
     std::thread::scope(|scope| {
         for me in 0..2 {
@@ -110,7 +110,7 @@ pub(crate) fn both<F: Fabric>(fabric: impl Fn(u16) -> F + Sync, config: Endpoint
     });
 }
 
-/// Runs [`both`] with completions in another order.
+/// Runs [`both`] with completions that are reported in random order.
 pub(crate) fn both_disordered<F: Fabric>(
     fabric: impl Fn(u16) -> F + Sync,
     config: EndpointConfig,
@@ -137,6 +137,6 @@ pub(crate) fn both_under<F: Fabric>(
             })
         });
         let overtaken: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert!(overtaken > 0, "completions came in their order");
+        assert!(overtaken > 0, "no completion overtook another one");
     });
 }

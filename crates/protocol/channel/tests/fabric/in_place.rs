@@ -9,7 +9,7 @@ use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 use crate::bed::{message, small};
 
 const LENGTHS: [usize; 11] = [0, 1, 8, 63, 64, 65, 256, 257, 512, 1000, 4096];
-/// Room for each message, in bytes.
+/// Bytes of registered memory per message.
 const ROOM: u64 = 4096;
 
 struct Side {

@@ -1,5 +1,5 @@
-//! A peer that sends a valid hello and then arbitrary messages. The error names the peer and the violation, and
-//! registered memory does not change.
+//! A peer that sends a valid hello and then messages that violate the protocol. The error names the peer and the
+//! violation, and registered memory does not change.
 
 use stentor_channel::{
     Cause, ChannelError, Config, Connection, Endpoint, Handle, Kind, Notice, Operation, Scheme, Tag, What,
@@ -17,7 +17,7 @@ use crate::hosted::Meeting;
 const HONEST: ProcessId = ProcessId(0);
 const LIAR: ProcessId = ProcessId(1);
 const MINE: Purpose = Purpose(9);
-/// Messages that are sent one after the other.
+/// Messages that the liar sends one after the other, each with its tag and its bytes.
 type Said<'a> = &'a [(Tag, &'a [u8])];
 
 /// A process that uses the fabric without a channel.
@@ -25,7 +25,8 @@ struct Liar<F: Fabric> {
     fabric: F,
     qp: QpId,
     memory: RegionId,
-    /// Offset of the next message's bytes. Earlier ones may not have been sent yet.
+    /// Offset of the last message's bytes. Each message has its own offset, because earlier sends may still read their
+    /// bytes.
     at: u64,
     greeting: (Tag, Vec<u8>),
 }
@@ -37,7 +38,7 @@ fn config(scheme: Scheme) -> Config {
 impl<F: Fabric> Liar<F> {
     fn new(mut fabric: F, scheme: Scheme) -> Self {
         let memory = fabric.register(RegionSpec { purpose: MINE, writer: LIAR, bytes: 4096 }).unwrap();
-        // Memory that the peer writes, as the endpoint registers it.
+        // The memory that the peer writes. It is registered as an endpoint would register it.
         let inbox = RegionSpec { purpose: Purpose(4000), writer: HONEST, bytes: small(scheme).memory_bytes() / 2 };
         let inbox = fabric.register(inbox).unwrap();
         fabric.grant(inbox, HONEST, Access::Write).unwrap();
@@ -77,7 +78,7 @@ impl<F: Fabric> Liar<F> {
         self.fabric.flush();
     }
 
-    /// Writes to an offset of connection 0. Returns false if the queue pair refuses.
+    /// Writes to an offset of the honest end's region. Returns false if the queue pair refuses the WRITE.
     fn write(&mut self, offset: u64, imm: u32, bytes: &[u8]) -> bool {
         let Some(region) = self.fabric.resolve(HONEST, Purpose(4002)) else { return false };
         let (source, target) = (self.source(bytes), RemoteSpan { region, offset });
@@ -193,7 +194,7 @@ fn error_names_the_peer_and_its_violation() {
         (
             &[(tag(0, Kind::Length, 0), &[0; 8])],
             Operation::Read(0),
-            Cause::Nonsense("the length of a message that is sent instead of it"),
+            Cause::Nonsense("it sent the length of a message that is sent in place of its length"),
         ),
         (
             &[(tag(0, Kind::Length, 0), &one), (tag(0, Kind::Payload, 0), &[7; 100])],
@@ -216,7 +217,7 @@ fn error_names_the_peer_and_its_violation() {
     }
 }
 
-/// A message of two pieces was announced before, so receives for pieces are posted.
+/// The peer first announces a message of two pieces, so that receives for pieces are posted.
 #[test]
 fn piece_with_forged_numbers_is_refused() {
     let piece = |sequence| tag(0, Kind::Payload, sequence);
@@ -224,11 +225,11 @@ fn piece_with_forged_numbers_is_refused() {
     let announced = (tag(0, Kind::Length, 0), &300_u64.to_le_bytes()[..]);
     let second = message(1, 2).sequence;
     let cases: [(Tag, &[u8], Cause); 4] = [
-        (message(1, 0), &[7; 100], Cause::Nonsense("a message that is not the piece which comes next")),
+        (message(1, 0), &[7; 100], Cause::Nonsense("it sent a message as one piece, but not as the next piece")),
         (
             message(1, 2),
             &[7; 64],
-            Cause::Nonsense("a piece that is a message, and should have come as one that is short"),
+            Cause::Nonsense("it sent a message as one piece that is sent in place of its length"),
         ),
         (
             piece(5 << Tag::PIECE_BITS),
@@ -262,7 +263,7 @@ fn message_longer_than_its_receive_fails_the_connection() {
     }
 }
 
-/// Without tags a peer may write anywhere in the memory that it was granted, and as often as it likes.
+/// On fabrics without tags, a peer can write anywhere in the memory to which it has access, any number of times.
 #[test]
 fn writes_to_slots_that_were_not_granted_fail_the_connection() {
     let meeting = Meeting::new("liar");
@@ -285,7 +286,8 @@ fn writes_to_slots_that_were_not_granted_fail_the_connection() {
             }
             assert!(since.elapsed() < std::time::Duration::from_secs(60), "{imm:#x}: {written} written");
         }
-        // Hellos of other numbers are kept for later. Everything else ends the connection or the queue pair.
+        // A hello for a connection number that is not open is kept for later. Every other message ends the connection
+        // or the queue pair.
         let early = imm == 3 << 14 | 1 << 16;
         assert_eq!(honest.failed.is_none(), early, "{imm:#x}: {:?}", honest.failed);
         if let Some(error) = honest.failed {

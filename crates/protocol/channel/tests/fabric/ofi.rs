@@ -1,5 +1,5 @@
-//! Two threads over libfabric's providers: with tags if the provider has them, and with writes into slots. Each runs as
-//! the provider is, and with EFA's restrictions.
+//! Two threads over libfabric's providers, with tags if the provider supports them, and with writes into slots. Each
+//! case runs without further restrictions and with those of EFA.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use stentor_fabric_conformance::Faults;
 use crate::bed::{Process, small};
 use crate::hosted::{Meeting, both, both_under};
 
-/// Number of completions that are kept until they are polled. More make the injected queue overrun.
+/// Number of entries of the injected completion queue. The queue overruns if more operations are outstanding.
 const COMPLETIONS: u32 = 256;
 
 fn lengths(count: usize) -> Vec<usize> {
@@ -25,8 +25,8 @@ fn as_it_is(provider: &str) {
     }
 }
 
-/// Runs with the restrictions of EFA: only sends are ordered, everything is signalled and completes in any order,
-/// nothing is inline, and the completion queue must not overrun. The scheme without tags runs with those of
+/// Runs with the restrictions of EFA: only sends are ordered, all operations are signalled and complete in any order,
+/// no data is inline, and the completion queue must not overrun. The scheme without tags runs with the restrictions of
 /// `efa-direct`.
 fn as_on_efa(provider: &str) {
     for scheme in Scheme::ALL {
@@ -57,7 +57,7 @@ fn a_peer_is_gone(provider: &str) {
             let mut process = Process::new(meeting.ofi(0, provider), small(scheme), &lengths(4000));
             until(&mut process, Process::is_done);
             for talk in &process.talks {
-                let error = talk.failed.expect("4000 messages had no time");
+                let error = talk.failed.expect("the peer crashes before it has read 4000 messages");
                 assert!(
                     error.peer == ProcessId(1) && matches!(error.cause, Cause::Fabric(_) | Cause::Broken),
                     "{error}"

@@ -54,22 +54,23 @@ fn sixty_four_connections_at_once() {
     both(|me| meeting.roce(me, GOOD), config, &[0, 5, 64, 65, 700, 1, 9]);
 }
 
-/// A process that waits for a peer that never comes times out by its own clock, with an error that names the peer.
+/// A process whose peer never opens its end times out by its own clock, with an error that names the peer.
 #[test]
-fn a_peer_that_never_comes() {
+fn missing_peer_times_out() {
     let meeting = Meeting::new("roce-alone");
     let endpoint = Endpoint::new(meeting.roce(1, GOOD), small(Scheme::Counted), &[ProcessId(0)]).unwrap();
     let hub = Hub::new(endpoint);
     let mut channel = hub.open(ProcessId(0), 2).unwrap();
     let (since, patience) = (Instant::now(), Duration::from_millis(200));
     let late = hub.block_on_until(WaitMode::ADAPTIVE, channel.read(), || since.elapsed() > patience).unwrap();
-    assert_eq!(late, None, "the peer never came");
+    assert_eq!(late, None, "the peer never opened its end");
     channel.time_out(patience);
-    let error = hub.block_on(WaitMode::ADAPTIVE, channel.read()).unwrap().expect("not the end").unwrap_err();
+    let error =
+        hub.block_on(WaitMode::ADAPTIVE, channel.read()).unwrap().expect("the peer has not finished").unwrap_err();
     let stentor_channel::CallError::Failed(error) = error else { panic!("{error}") };
     assert_eq!((error.connection, error.peer, error.operation), (2, ProcessId(0), Operation::Open));
     assert_eq!(error.cause, Cause::TimedOut(patience));
-    assert_eq!(error.to_string(), "connection 2 with p0: opening: nothing was heard for 200ms");
+    assert_eq!(error.to_string(), "connection 2 with p0: opening: the peer did not respond for 200ms");
     assert!(hub.block_on(WaitMode::ADAPTIVE, channel.close()).unwrap().is_err(), "the connection has drained");
 }
 
@@ -94,7 +95,7 @@ fn crash_of_the_peer_is_reported() {
             assert!(begin.elapsed() < Duration::from_secs(60), "the crash was not detected");
         }
         for talk in &process.talks {
-            let error = talk.failed.expect("400 messages had no time");
+            let error = talk.failed.expect("the peer crashes before it has read 400 messages");
             assert!(error.peer == ProcessId(1) && matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
             assert!(!process.endpoint.is_alive(talk.handle));
         }

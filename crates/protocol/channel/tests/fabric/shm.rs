@@ -41,7 +41,7 @@ fn messages_from_nothing_to_many_pieces() {
     long(&[0, 8 << 20, 0, 1, 3, 4096, 4097, 65_536, 65_537, (32 << 20) + 5, 1 << 20, 0]);
 }
 
-/// The longest message, in each direction. It needs four gibibytes of memory.
+/// Sends the longest message in each direction, which needs 4 GiB of memory.
 #[test]
 #[ignore = "four gibibytes of memory, by cargo xtask nightly --only channel-long"]
 fn messages_from_nothing_to_a_gibibyte() {
@@ -55,7 +55,7 @@ fn sixty_four_connections_at_once() {
     both(|me| meeting.shm(me), config, &[0, 5, 64, 65, 700, 1, 3000, 0, 9]);
 }
 
-/// Blocking calls in two threads: one asks, the other answers.
+/// Uses blocking calls in two threads. One thread sends requests, and the other replies.
 #[test]
 fn questions_and_answers_that_block() {
     let meeting = Meeting::new("blocking");
@@ -98,7 +98,7 @@ fn questions_and_answers_that_block() {
     });
 }
 
-/// The owner of an end may stop driving it once it has met the other end.
+/// An end need no longer be driven once it has met the other end.
 #[test]
 fn end_that_has_met_its_peer_may_stop() {
     let config = small(Scheme::Counted);
@@ -110,7 +110,7 @@ fn end_that_has_met_its_peer_may_stop() {
             (endpoint, handle)
         };
         let turn = |endpoint: &mut Endpoint<ShmFabric>| {
-            // The control plane is polled only when there is nothing else to do, so data may be handled first.
+            // Events of the control plane are polled only if `step` had no work, so data may be handled before them.
             let _ = endpoint.step() || endpoint.housekeep();
             std::iter::from_fn(|| endpoint.next_notice()).any(|(_, notice)| notice == Notice::Opened)
         };
@@ -127,13 +127,13 @@ fn end_that_has_met_its_peer_may_stop() {
                 opened[1] |= turn(&mut goes_on);
             }
         }
-        assert!(opened[0], "it has received the other end's hello");
+        assert!(opened[0], "the end that stops has received the other end's hello");
         let since = std::time::Instant::now();
         while !opened[1] {
             opened[1] = turn(&mut goes_on);
             assert!(
                 since.elapsed() < std::time::Duration::from_secs(10),
-                "round {round}: it waits for the one that stopped"
+                "round {round}: the other end does not open without the end that stopped"
             );
         }
     }

@@ -46,7 +46,7 @@ pub(crate) fn processes(
 
 pub(crate) const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 2000, 7];
 
-/// The call fails at once, although no part may be sent yet because the peer is not there.
+/// The call fails at once, although no part can be sent yet, because the peer has not opened its end.
 #[test]
 fn message_with_another_length_than_begun_is_refused() {
     let world = world(1, Scheme::Eager);
@@ -110,15 +110,15 @@ fn messages_of_all_lengths_in_every_scheme() {
                 done[who.index()] = process.is_done();
                 done == [true; 2]
             });
-            assert!(finished, "{scheme:?}, seed {seed}: not done at {} ns", world.now_ns());
+            assert!(finished, "{scheme:?}, seed {seed}: the run has not ended after {} ns", world.now_ns());
             actors.iter().flatten().for_each(Process::assert_ok);
             let overtaken: u64 = actors.iter().flatten().map(|process| process.endpoint.fabric().overtaken()).sum();
-            assert!(overtaken > 0, "completions came in their order");
+            assert!(overtaken > 0, "no completion overtook another one");
         }
     }
 }
 
-/// A process is killed at any time. The other one fails with an error that names it, and drains.
+/// Kills one process at an arbitrary time. The other process fails with an error that names the killed one, and drains.
 #[test]
 fn a_peer_that_is_killed() {
     for scheme in Scheme::ALL {
@@ -140,12 +140,15 @@ fn a_peer_that_is_killed() {
             assert!(finished, "{scheme:?}, seed {seed}");
             let process = actors[0].as_ref().expect("alive");
             for talk in process.talks.iter().filter(|talk| talk.failed.is_some()) {
-                let error = talk.failed.expect("one that failed");
+                let error = talk.failed.expect("the connection failed");
                 assert_eq!(error.peer, OTHER[0]);
                 assert!(matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
                 assert!(!process.endpoint.is_alive(talk.handle));
             }
-            assert!(process.talks.iter().any(|talk| talk.failed.is_some()), "it was killed after the end");
+            assert!(
+                process.talks.iter().any(|talk| talk.failed.is_some()),
+                "the process was killed after all connections had closed"
+            );
         }
     }
 }
@@ -160,7 +163,7 @@ fn impossible_configurations_are_refused_by_name() {
     let many = EndpointConfig { connections: 4000, ..small(Scheme::Counted) };
     assert!(make(many).to_string().contains("receives posted at a time"), "{}", make(many));
     let late = EndpointConfig { first_purpose: Purpose(u16::MAX - 2), ..small(Scheme::Counted) };
-    assert!(make(late).to_string().contains("the last purpose: 65536 asked for"), "{}", make(late));
+    assert!(make(late).to_string().contains("the last purpose: 65536 requested"), "{}", make(late));
     let bad =
         EndpointConfig { channel: Config { pieces: 0, ..small(Scheme::Counted).channel }, ..small(Scheme::Counted) };
     assert!(make(bad).to_string().contains("pieces in flight is 0"));

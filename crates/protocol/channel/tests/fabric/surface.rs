@@ -59,7 +59,7 @@ impl Both {
                 break;
             }
         }
-        (a.expect("the first is not ready"), b.expect("the second is not ready"))
+        (a.expect("the first future is not ready"), b.expect("the second future is not ready"))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::pair::{Action, Pair};
 #[derive(Clone)]
 struct World(Pair);
 
-/// A state of the search. It ignores the order of items that may happen in any order.
+/// A state of the search. Its hash ignores the order of items that may happen in any order.
 #[derive(Clone, PartialEq, Debug)]
 struct State(Pair);
 
@@ -47,7 +47,7 @@ impl Model for World {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("C1 to C4", |_, state: &State| state.0.wrong.is_none()),
-            Property::always("it comes to its end", |_, state: &State| {
+            Property::always("every run ends", |_, state: &State| {
                 state.0.wrong.is_some() || !state.0.actions().is_empty() || state.0.unfinished().is_none()
             }),
             Property::sometimes("both ends close", |_, state: &State| state.0.ends.iter().all(|end| end.closed)),
@@ -55,7 +55,7 @@ impl Model for World {
     }
 }
 
-/// Explores every state. Returns the number of states, or what is wrong with one of them.
+/// Explores every state. Returns the number of states, or a description of the first violation.
 pub(crate) fn explore(pair: Pair) -> Result<usize, String> {
     let checker = World(pair).checker().threads(2).spawn_dfs().join();
     for (property, path) in checker.discoveries() {
@@ -84,12 +84,12 @@ fn search(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], 
     }
 }
 
-/// Explores a pair whose arrivals are reported at once ([`Pair::merged`]): messages in both directions, in every order
-/// of arrivals and completions.
+/// Explores a pair whose arrivals are reported at once ([`Pair::merged`]). Messages are sent in both directions, and
+/// their arrivals and completions happen in every order.
 fn search_merged(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], change: impl Fn(&mut Pair)) {
     let mut pair = Pair::new(&config(scheme, lengths, pieces), messages, false);
     change(&mut pair);
-    let what = format!("{}, {lengths} lengths, {pieces} pieces, {messages:?}, told at once", scheme.name());
+    let what = format!("{}, {lengths} lengths, {pieces} pieces, {messages:?}, merged arrivals", scheme.name());
     let begin = std::time::Instant::now();
     let states = explore(pair.merged()).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
     println!("{what}: {states} states, {:.1} s", begin.elapsed().as_secs_f64());
@@ -113,7 +113,7 @@ fn two_in_flight_in_every_order() {
     search(Scheme::Eager, (2, 1), [&[9, 10], &[]], prompt);
 }
 
-/// Hellos and closing messages in any order.
+/// Explores hellos and closing notices in any order.
 #[test]
 fn control_messages_in_every_order() {
     search(Scheme::Eager, (1, 1), [&[], &[]], |_| ());
@@ -122,7 +122,7 @@ fn control_messages_in_every_order() {
 #[test]
 fn four_in_flight_that_take_minutes() {
     let Ok(how) = std::env::var("STENTOR_MODEL") else {
-        println!("with STENTOR_MODEL=minutes, optimised");
+        println!("skipped: set STENTOR_MODEL=minutes, and run an optimised build");
         return;
     };
     search(Scheme::Eager, (1, 1), [&[0], &[]], |pair| pair.eager_readers = true);
@@ -141,11 +141,11 @@ fn four_in_flight_that_take_minutes() {
     }
 }
 
-/// Four operations in flight at each end, in both directions.
+/// Explores up to four operations in flight at each end, in both directions.
 #[test]
 fn four_and_four_in_flight_that_take_minutes() {
     let Ok(how) = std::env::var("STENTOR_MODEL") else {
-        println!("with STENTOR_MODEL=minutes, optimised");
+        println!("skipped: set STENTOR_MODEL=minutes, and run an optimised build");
         return;
     };
     search_merged(Scheme::Eager, (2, 1), [&[0, 1], &[1, 2]], prompt_and_eager);

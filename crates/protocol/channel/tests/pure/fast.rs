@@ -1,4 +1,4 @@
-//! Messages that the fast path accepts, and similar ones that it must not accept.
+//! Messages that the fast path accepts, and similar messages that it must not accept.
 
 use stentor_channel::{Cause, Config, Connection, Kind, Notice, Op, Operation, Outcome, Recv, Scheme, Tag, Way, What};
 use stentor_fabric::ProcessId;
@@ -13,7 +13,7 @@ fn received(kind: Kind, sequence: u32, bytes: u32, words: [u64; 8]) -> Outcome {
 
 /// Returns the next control message of an end, and completes its send at once.
 fn said(end: &mut Connection) -> [u64; 8] {
-    let send = end.next_send().expect("it has something to say");
+    let send = end.next_send().expect("a control message is due");
     end.completed(send.op, &Outcome::Sent);
     let What::Control(words) = send.what else { panic!("{send:?}") };
     words
@@ -24,7 +24,8 @@ fn opened() -> (Connection, Vec<Recv>) {
     let mut end = Connection::new(&config(), ProcessId(1), 5, 1);
     let mut recvs: Vec<Recv> = std::iter::from_fn(|| end.next_recv()).collect();
     let words = said(&mut end);
-    let greeting = recvs.iter().position(|recv| recv.op.kind == Kind::Greeting).expect("a receive for it");
+    let greeting =
+        recvs.iter().position(|recv| recv.op.kind == Kind::Greeting).expect("a receive for the hello is posted");
     end.completed(recvs.remove(greeting).op, &received(Kind::Greeting, 1, 64, words));
     assert_eq!(end.next_notice(), Some(Notice::Opened));
     (end, recvs)
@@ -77,16 +78,16 @@ fn a_whole_message_that_is_too_long_is_refused() {
 #[test]
 fn a_message_after_the_last_one_is_refused() {
     let ((mut end, recvs), (mut other, _)) = (opened(), opened());
-    other.finish().expect("nothing is handed over in part");
+    other.finish().expect("no message is begun");
     end.completed(recvs[0].op, &received(Kind::Control, 0, 64, said(&mut other)));
     assert_eq!(end.error(), None);
     end.completed(recvs[1].op, &whole(8));
-    assert_eq!(failure(&mut end), (Operation::Read(0), Cause::Nonsense("it sent more than it says")));
+    assert_eq!(failure(&mut end), (Operation::Read(0), Cause::Nonsense("it sent more messages than it announced")));
 }
 
 #[test]
 fn receive_with_another_kind_is_refused() {
-    let mismatch = Cause::Nonsense("a receive took what it was not posted for");
+    let mismatch = Cause::Nonsense("it sent a message to a receive for another kind");
     for kind in [Kind::Payload, Kind::Greeting] {
         let (mut end, recvs) = opened();
         end.completed(recvs[0].op, &received(kind, 0, 64, [0; 8]));
@@ -99,7 +100,7 @@ fn receive_with_another_kind_is_refused() {
     assert_eq!(failure(&mut end).1, mismatch);
 }
 
-/// A receive for a length, which is larger or smaller, reports such a message as a control message.
+/// A control message that arrives in a receive for a length is not limited by that receive to its proper size.
 #[test]
 fn a_control_message_of_another_size_is_refused() {
     for bytes in [0, 8, 63, 65, 72] {
@@ -110,13 +111,13 @@ fn a_control_message_of_another_size_is_refused() {
     }
 }
 
-/// One end gets more control messages, one after the other, than it has receives. It posts a receive for each, and none
-/// is granted as a credit for a length.
+/// One end receives more control messages, one after the other, than it has receives. It posts a new receive for each,
+/// and does not count these receives as credits for lengths.
 #[test]
 fn control_messages_do_not_use_up_the_receives_for_lengths() {
     let (mut end, mut recvs) = opened();
     let (mut other, _) = opened();
-    other.finish().expect("nothing is handed over in part");
+    other.finish().expect("no message is begun");
     let words = said(&mut other);
     let all = recvs.len();
     for sequence in 0..100 {

@@ -1,5 +1,5 @@
-//! A peer that sends arbitrary messages, as far as its fabric permits them. The attacked end fails with a named cause
-//! or continues. It posts no more than its windows, and reads no slot that has a posted receive.
+//! A peer that sends any messages that the fabric permits. The attacked end fails with a named cause or continues. It
+//! posts no more receives than its windows allow, and reads no slot that has a posted receive.
 
 use proptest::prelude::*;
 use stentor_channel::{Cause, Config, Connection, Kind, Notice, Op, Outcome, Recv, Scheme, Tag, Way, What};
@@ -7,7 +7,7 @@ use stentor_fabric::ProcessId;
 
 const PIECE_BYTES: u32 = 64;
 
-/// One action of the peer, with numbers for it.
+/// One action of the peer: its kind, and two numbers that determine its details.
 type Step = (u8, u32, u32);
 
 /// The attacked end, and the numbers that an honest peer would use next.
@@ -37,7 +37,7 @@ impl Victim {
         self.recvs.extend(std::iter::from_fn(|| self.end.next_recv()));
     }
 
-    /// Lets a matching receive complete with the message, if there is one.
+    /// Completes a matching receive with the message, if there is such a receive.
     fn take(&mut self, fits: impl Fn(&Recv) -> bool, kind: Kind, sequence: u32, bytes: u32, words: [u64; 8]) {
         if let Some(place) = self.recvs.iter().position(fits) {
             let op = self.recvs.remove(place).op;
@@ -104,10 +104,10 @@ impl Victim {
         self.controls += 1;
     }
 
-    /// Reads, writes and sends what is due.
+    /// Reads arrived parts, and posts the operations that are due.
     fn live(&mut self, reads: bool) -> Result<(), TestCaseError> {
         while reads && let Some(piece) = self.end.piece() {
-            prop_assert!(!self.end.has_posted(piece.op), "{:?} is the fabric's", piece.op);
+            prop_assert!(!self.end.has_posted(piece.op), "{:?} has a posted receive but is read", piece.op);
             prop_assert!(piece.bytes <= PIECE_BYTES && piece.at == 0);
             self.end.consume(&piece);
         }
@@ -126,7 +126,7 @@ impl Victim {
         let mut back: Vec<Op> = std::iter::from_fn(|| self.end.next_cancel()).collect();
         // A receive that was cancelled may have been used before the cancel.
         back.retain(|op| self.end.has_posted(*op));
-        prop_assert_eq!(back.len(), self.recvs.len(), "each receive is asked back once");
+        prop_assert_eq!(back.len(), self.recvs.len(), "each receive is cancelled once");
         back.iter().for_each(|op| self.end.completed(*op, &Outcome::GivenBack));
         prop_assert!(self.end.is_over() && self.end.lent() == 0);
         prop_assert!(back.iter().all(|op| op.way == Way::Recv));

@@ -136,15 +136,16 @@ impl Pair {
     /// Returns the pair with fewer states, for searches of failure-free runs: an arrival is reported in the same step,
     /// and messages arrive in any order.
     ///
-    /// This loses no run. A connection sees a message when its completion is reported. A run in which the message
-    /// arrived earlier looks the same to both connections as the run in which it arrives at that moment, with two
-    /// exceptions:
+    /// The merged search still covers every run. A connection learns of a message only when its completion is reported.
+    /// A run in which the message arrived earlier looks the same to both connections as the run in which it arrives at
+    /// that moment, with two exceptions:
     ///
-    /// - *Which* of several equal receives it used, for lengths and control messages. Their slots are names that the
-    ///   connection stores, returns and compares with nothing, so runs that differ in them differ only in names. Only
-    ///   one receive matches a piece.
-    /// - *Whether* there was a receive. In every state, each message in flight must therefore have a receive that
-    ///   matches it alone, in whatever order they arrive. That is stronger than what any single order requires.
+    /// - *Which* of several equal receives the message used, if it is a length or a control message. The connection
+    ///   stores and returns the slots of these receives but compares them with nothing. Runs that differ in them
+    ///   therefore differ only in names. Only one receive matches a piece.
+    /// - *Whether* there was a receive. The search therefore checks that in every state each message in flight has a
+    ///   receive that no other message uses, in whatever order the messages arrive. This condition is stronger than
+    ///   what any single order requires.
     ///
     /// Fabrics with ordered arrivals are included, because their completions are reported in any order.
     pub(crate) fn merged(self) -> Pair {
@@ -164,7 +165,7 @@ impl Pair {
             });
             if let Some(flying) = homeless {
                 let tag = Tag::of(flying.tag);
-                self.complain(format!("C3: {tag} is on its way to end {which}, which has no receive for it"));
+                self.complain(format!("C3: {tag} is in flight to end {which}, which has no receive for it"));
             }
         }
     }
@@ -173,7 +174,7 @@ impl Pair {
         self.wrong.get_or_insert(what);
     }
 
-    /// Drives an end until nothing more is due.
+    /// Drives an end until no operation or notice is due.
     fn drive(&mut self, which: usize) {
         loop {
             let end = &mut self.ends[which];
@@ -223,7 +224,7 @@ impl Pair {
         true
     }
 
-    /// Finishes or closes once all messages are written.
+    /// Finishes or closes the connection once all messages are written.
     fn finish(&mut self, which: usize) -> bool {
         let end = &mut self.ends[which];
         let done = end.to_write.is_empty() && end.connection.left().is_none();
@@ -253,7 +254,7 @@ impl Pair {
                     let lent = end.posted.len() + end.completed.len();
                     end.closed = true;
                     if lent > 0 {
-                        self.complain(format!("C4: closed while the fabric has {lent} operations"));
+                        self.complain(format!("C4: closed while {lent} operations are outstanding at the fabric"));
                     }
                 }
             }
@@ -377,7 +378,8 @@ impl Pair {
         }
     }
 
-    /// Breaks both queue pairs. All their operations complete, one of them with a status of its own.
+    /// Breaks both queue pairs. All their operations complete. One send fails with `RetryExceeded`, and the other
+    /// operations are flushed.
     fn break_at(&mut self, which: usize, place: usize) {
         self.broken = true;
         for (here, end) in self.ends.iter_mut().enumerate() {
@@ -415,7 +417,7 @@ impl Pair {
         }
     }
 
-    /// Returns what is unfinished in a pair that has no further events, if nothing failed.
+    /// Returns a description of the unfinished work of a pair that has no further events, unless an end failed.
     pub(crate) fn unfinished(&self) -> Option<String> {
         for (which, end) in self.ends.iter().enumerate() {
             let (to_read, to_write) = (self.lengths[1 - which].len() as u64, self.lengths[which].len() as u64);
@@ -473,7 +475,7 @@ impl End {
             Content::Piece { bytes, .. } => (bytes, [0; 8]),
             Content::Control(words) => (64, words),
         };
-        // A connection does not look at the words of a piece.
+        // A connection ignores the words of a piece.
         debug_assert!(tag.kind != Kind::Payload || words == [0; 8]);
         self.memory.insert(op, flying.content);
         self.completed.push((op, Outcome::Received { kind: tag.kind, sequence: tag.sequence, bytes, words }));
@@ -490,12 +492,12 @@ impl End {
         self.completed.iter().filter(|(op, _)| op.way == Way::Send).count()
     }
 
-    /// Returns the tag of the message in flight from here that was sent first.
+    /// Returns the tag of the earliest message in flight from this end.
     pub(crate) fn first_tag(&self) -> Tag {
         Tag::of(self.flying[0].tag)
     }
 
-    /// Puts a message of the adversary in flight from here.
+    /// Adds a message of an adversary to the messages in flight from this end.
     pub(crate) fn forge(&mut self, tag: Tag, content: Content) {
         self.flying.push(Flying { tag: tag.bits(), content });
     }

@@ -1,4 +1,4 @@
-//! Each mutant is found by the property that it breaks, in some order of events.
+//! For each mutant, some order of events violates the property that the mutant breaks.
 
 use stentor_channel::{Config, Mutant, Scheme};
 
@@ -24,7 +24,8 @@ fn found(mutant: Mutant, config: Config, messages: [&[u64]; 2]) -> impl Iterator
     })
 }
 
-/// Checks that some order shows the expected violation. In other orders the peer may detect the mutant first and abort.
+/// Checks that some order of events leads to the expected violation. In other orders the peer may detect an error first
+/// and abort.
 fn finds(mutant: Mutant, expected: &str) {
     let config = Config { lengths: 6, pieces: 6, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
     let messages: [&[u64]; 2] = [&[0, 5, 8, 65, 7, 129, 200, 1, 2, 3, 0, 64], &[9, 10, 1]];
@@ -52,7 +53,8 @@ fn mutant_that_closes_early_is_found() {
     finds(Mutant::CloseFreesEarly, "C4");
 }
 
-/// A sequence is confused with another one: a receive matches a later piece, which is read in place of the right one.
+/// With the mutant, two pieces have the same sequence. A receive matches the later piece, which is read in place of the
+/// earlier one.
 #[test]
 fn mutant_with_early_sequence_wrap_is_found() {
     finds(Mutant::SequenceWraps, "C1");
@@ -64,13 +66,13 @@ fn exhaustive_search_finds_mutants() {
         let config = Config { mutant, ..config(Scheme::Eager, 2, 2) };
         let mut pair = Pair::new(&config, [&[0, 1], &[]], false);
         pair.prompt_controls = true;
-        let wrong = explore(pair).expect_err("a violation of the mutant");
+        let wrong = explore(pair).expect_err("the mutant violates a property");
         assert!(wrong.starts_with(expected), "{mutant:?}: {wrong}");
     }
 }
 
-/// Returns the number of messages of the fabric for four short messages, one after the other, to a peer that answers at
-/// once.
+/// Returns the number of messages of the fabric for four short messages, sent one after the other to a peer that reads
+/// each at once.
 fn sends(mutant: Mutant) -> u64 {
     let config = Config { mutant, ..config(Scheme::Eager, 4, 4) };
     let mut pair = Pair::new(&config, [&[8, 8, 8, 8], &[]], true);
@@ -87,7 +89,7 @@ fn sends(mutant: Mutant) -> u64 {
 fn mutants_that_add_latency_send_more_messages() {
     let usual = sends(Mutant::None);
     assert_eq!(sends(Mutant::NeverInline), usual + 4, "a payload for each of four short messages");
-    assert!(sends(Mutant::OneAhead) > usual, "more credits for as many messages");
+    assert!(sends(Mutant::OneAhead) > usual, "the mutant needs more control messages for credits");
 }
 
 /// Every mutant has a row in the table of hazards, and every mutant that the table names exists.
@@ -106,7 +108,10 @@ fn table_of_hazards_names_each_mutant() {
             .map(|rest| rest.split('`').next().unwrap().to_owned())
             .collect::<Vec<_>>();
         words.retain(|name| Mutant::named(name).is_none());
-        assert!(words.is_empty(), "there are no mutants {words:?}: {row}");
-        assert!(!seen_by(row).contains("unseen |") && !seen_by(row).starts_with("unseen"), "nothing sees this: {row}");
+        assert!(words.is_empty(), "mutants {words:?} do not exist: {row}");
+        assert!(
+            !seen_by(row).contains("unseen |") && !seen_by(row).starts_with("unseen"),
+            "no test detects this hazard: {row}"
+        );
     }
 }

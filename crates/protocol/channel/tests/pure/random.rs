@@ -6,8 +6,8 @@ use stentor_fabric::Status;
 
 use crate::pair::{Action, Pair, cause};
 
-/// Runs at most `steps` steps, or to the end. Chooses actions by `choices`, then by the step number. Returns the number
-/// of steps.
+/// Runs at most `steps` steps, or fewer if the run ends. The first actions are chosen by `choices`, and later ones by
+/// the step number. Returns the number of steps.
 fn run_some(pair: &mut Pair, choices: &[u16], steps: usize) -> usize {
     for step in 0..steps {
         let actions = pair.actions();
@@ -116,6 +116,6 @@ proptest! {
         for end in &pair.ends {
             prop_assert!(end.closed && end.failed.is_none() && end.connection.lent() == 0);
         }
-        prop_assert_eq!(pair.ends[1 - which].written, lengths[1 - which], "the other end was held up");
+        prop_assert_eq!(pair.ends[1 - which].written, lengths[1 - which], "the end that closed blocked the writes of the other end");
     }
 }

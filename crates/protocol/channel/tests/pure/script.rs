@@ -1,4 +1,4 @@
-//! Step-by-step behaviour of one end, also with a peer that breaks the protocol.
+//! Step-by-step behaviour of one end, including its behaviour with a peer that violates the protocol.
 
 use stentor_channel::{
     Cause, Config, Connection, Kind, Notice, Op, Operation, Outcome, Reason, Scheme, Tag, Way, What, WriteError,
@@ -17,13 +17,13 @@ fn small(scheme: Scheme) -> Config {
 fn greeting(scheme: Scheme) -> [u64; 8] {
     let mut other = Connection::new(&small(scheme), ProcessId(0), 5, 1);
     while other.next_recv().is_some() {}
-    match other.next_send().expect("a greeting").what {
+    match other.next_send().expect("a hello").what {
         What::Control(words) => words,
         what => panic!("{what:?}"),
     }
 }
 
-/// Returns the tags of the messages that an end sends once it has received the peer's hello and nothing else.
+/// Returns the tags of the messages that an end sends if the peer's hello is the only message that it has received.
 fn tags(scheme: Scheme, messages: &[u64]) -> Vec<(Kind, u32)> {
     let mut end = Connection::new(&small(scheme), ProcessId(1), 5, 1);
     while end.next_recv().is_some() {}
@@ -33,7 +33,7 @@ fn tags(scheme: Scheme, messages: &[u64]) -> Vec<(Kind, u32)> {
     assert_eq!(end.next_notice(), Some(Notice::Opened));
     let mut tags = Vec::new();
     for bytes in messages {
-        end.begin(*bytes).expect("the one before was handed over");
+        end.begin(*bytes).expect("the previous message was handed over");
         tags.extend(std::iter::from_fn(|| end.next_send()).map(|send| (send.tag.kind, send.tag.sequence)));
     }
     tags.retain(|(kind, _)| matches!(kind, Kind::Length | Kind::Payload));
@@ -57,7 +57,8 @@ fn a_short_message_is_one_message_of_the_fabric() {
     assert_eq!(tags(Scheme::Eager, &[8, 0, 65]), expected);
 }
 
-/// No length precedes such a message once the peer has a receive for it. A message of two pieces has a length in front.
+/// A message of one piece is sent without a length once the peer has a receive for it. A message of two pieces still
+/// has a length in front.
 #[test]
 fn a_message_of_one_piece_is_one_message_of_the_fabric() {
     let sent = |messages: &[u64]| {
@@ -83,7 +84,7 @@ fn a_message_of_one_piece_is_one_message_of_the_fabric() {
 #[test]
 fn several_receives_are_posted_before_the_hello() {
     let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0, 1);
-    assert_eq!(end.next_send(), None, "credits stand for receives that are posted");
+    assert_eq!(end.next_send(), None, "the hello must wait, because its credits represent posted receives");
     let recvs: Vec<_> = std::iter::from_fn(|| end.next_recv()).collect();
     let count = |kind| recvs.iter().filter(|recv| recv.op.kind == kind).count();
     assert_eq!((count(Kind::Length), count(Kind::Payload), count(Kind::Control)), (4 + 16, 0, 0));
@@ -130,7 +131,7 @@ fn refused_post_fails_the_connection_by_name() {
     let Some(Notice::Failed(error)) = end.next_notice() else { panic!("no failure") };
     assert_eq!((error.peer, error.connection, error.operation), (ProcessId(3), 9, Operation::Open));
     assert!(error.to_string().contains("connection 9 with p3: opening"), "{error}");
-    assert_eq!(end.next_notice(), Some(Notice::Closed), "nothing else was posted");
+    assert_eq!(end.next_notice(), Some(Notice::Closed), "no other operation was posted");
     assert_eq!(end.begin(1), Err(WriteError::Closed));
 }
 
@@ -160,7 +161,7 @@ fn different_parameters_are_reported_at_both_ends() {
     let expected = |ours, theirs| Some(Cause::Disagree { what: "the number of pieces in flight", ours, theirs });
     let [a, b] = &pair.ends;
     assert!(a.closed && b.closed);
-    // One end may see the other's abort first.
+    // One end may receive the other's abort before it compares the parameters.
     let gave_up = Some(Cause::PeerGaveUp(Reason::Error));
     assert!(cause(a) == expected(4, 3) || cause(a) == gave_up, "{:?}", cause(a));
     assert!(cause(b) == expected(3, 4) || cause(b) == gave_up, "{:?}", cause(b));
@@ -177,10 +178,10 @@ fn forged(scheme: Scheme, forged: &[(Kind, u32, Content)]) -> Cause {
         if cause(&pair.ends[1]).is_some() {
             break;
         }
-        assert!(step < 1000, "nobody sees it: {forged:?}");
+        assert!(step < 1000, "the violation is not detected: {forged:?}");
         let action =
             pair.actions().into_iter().find(|action| matches!(action, Action::Arrive(1, _) | Action::Tell(..)));
-        // If no other event is left, the violation is found by reading.
+        // If no other event is left, the end detects the violation when it reads.
         pair.act(action.unwrap_or(Action::Read(1)));
     }
     let error = pair.ends[1].failed.unwrap();
@@ -198,7 +199,7 @@ fn each_protocol_violation_has_its_own_cause() {
     let longer = forged(Scheme::Counted, &[(Kind::Length, 0, length(9, 20))]);
     assert_eq!(longer, Cause::Size { kind: "length", bytes: 28, expected: 17 });
     let alone = forged(Scheme::Eager, &[(Kind::Length, 0, length(9, 0))]);
-    assert_eq!(alone, Cause::Nonsense("the length of a message that is sent instead of it"));
+    assert_eq!(alone, Cause::Nonsense("it sent the length of a message that is sent in place of its length"));
     let eager = u64::from(small(Scheme::Eager).eager_bytes);
     let whole = |number| (Kind::Length, Tag::WHOLE | number, length(1, 1));
     let long = forged(Scheme::Eager, &[(Kind::Length, Tag::WHOLE, length(eager + 1, eager as u32 + 1))]);

@@ -1,4 +1,5 @@
-//! The widest windows, with numbers that wrap: more messages in flight than the exhaustive searches have.
+//! Tests with the widest windows and with sequences that wrap. More messages are in flight than in the exhaustive
+//! searches.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ struct End {
     greeting: Option<Op>,
     /// Sends whose completion is not reported yet.
     sent: Vec<Op>,
-    /// Messages in flight to the other end, with the number of the channel's message.
+    /// Messages of the fabric in flight to the other end, each with the number of the channel's message to which it
+    /// belongs.
     flying: Vec<(Tag, What, u64)>,
     controls: Vec<(Tag, What)>,
     written: u64,
@@ -43,7 +45,7 @@ impl End {
         End { connection, lengths, pieces, greeting, sent, flying, controls, written: 0, most: 0 }
     }
 
-    /// Posts all operations that may be posted, while `message` is being written.
+    /// Posts all operations that may be posted. `message` is the number of the message that is being written.
     fn drive(&mut self, message: u64) {
         while let Some(recv) = self.connection.next_recv() {
             match recv.op.kind {
@@ -110,7 +112,7 @@ fn swap_controls(from: &mut End, to: &mut End, dice: &mut Dice) {
 /// Writes messages of these lengths from one end to the other, in random order. Returns the largest number in flight.
 fn one_way(config: &Config, lengths: &[u64], dice: &mut Dice) -> usize {
     let (mut from, mut to) = (End::new(config, 1), End::new(config, 0));
-    // Message and offset that each slot holds.
+    // Number and offset of the message part that each slot of the receiver holds.
     let mut memory = BTreeMap::new();
     let (mut begun, mut read, mut offset) = (0_usize, 0, 0);
     let mut turns = 0;
@@ -119,11 +121,12 @@ fn one_way(config: &Config, lengths: &[u64], dice: &mut Dice) -> usize {
         assert!(turns < 1_000_000, "the run does not end");
         from.drive(begun.saturating_sub(1) as u64);
         while from.connection.left().is_none() && begun < lengths.len() {
-            from.connection.begin(lengths[begun]).expect("it is open, and no other message is begun");
+            from.connection.begin(lengths[begun]).expect("the end is open, and no other message is begun");
             from.drive(begun as u64);
             begun += 1;
         }
-        // The writer has no room. Some messages arrive, some completions are reported, and some parts may be read.
+        // The writer now has no credits or slots left. Let some messages arrive, report some completions, and read some
+        // parts.
         for _ in 0..dice.below(from.flying.len() + 1) {
             let (tag, what, message) = from.flying.swap_remove(dice.below(from.flying.len()));
             let offset = if let What::Payload { offset, .. } = what { offset } else { 0 };
@@ -135,7 +138,7 @@ fn one_way(config: &Config, lengths: &[u64], dice: &mut Dice) -> usize {
         }
         for _ in 0..dice.below(2 * from.most + 2) {
             let Some(piece) = to.connection.piece() else { break };
-            let bytes = to.connection.incoming().expect("it is read").bytes;
+            let bytes = to.connection.incoming().expect("a part of it is being read").bytes;
             assert_eq!((memory[&piece.op], bytes), ((read as u64, offset), lengths[read]), "C1");
             offset += u64::from(piece.bytes);
             assert_eq!(piece.last, offset == bytes);
@@ -148,7 +151,8 @@ fn one_way(config: &Config, lengths: &[u64], dice: &mut Dice) -> usize {
     from.most
 }
 
-/// Messages in place of their length, of one piece, and of several pieces, while every field of every tag wraps.
+/// Writes messages that are sent in place of their length, as one piece, and as several pieces, while every field of
+/// the tags wraps.
 #[test]
 fn widest_windows_work_while_numbers_wrap() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
@@ -159,7 +163,10 @@ fn widest_windows_work_while_numbers_wrap() {
             let messages: Vec<u64> =
                 (0..10_000).map(|_| [3, 9, 30, 64, 64, 64, 64, 64, 64, 65, 200][dice.below(11)]).collect();
             let most = one_way(&config, &messages, &mut dice);
-            assert!(most > lengths.min(pieces) as usize / 2, "{lengths}, {pieces}: only {most} were on their way");
+            assert!(
+                most > lengths.min(pieces) as usize / 2,
+                "{lengths}, {pieces}: only {most} messages were in flight"
+            );
         }
     }
 }
