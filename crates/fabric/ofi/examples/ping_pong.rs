@@ -1,8 +1,8 @@
 //! Measures a tagged ping-pong directly on libfabric. Channels on the same provider are compared with this lower bound.
 //!
-//! `cargo run --release -p stentor-fabric-ofi --example ping_pong -- PROVIDER ADDRESS [ROUNDS]` starts itself a second
-//! time as the other end. It prints half of the median round-trip time for messages of 8 bytes, 4 KiB and 64 KiB, and
-//! the rate of 1 MiB messages with 16 in flight.
+//! Run it with `cargo run --release -p stentor-fabric-ofi --example ping_pong -- PROVIDER ADDRESS [ROUNDS]`. It starts
+//! a second process as the other end. It prints half of the median round-trip time for messages of 8 bytes, 4 KiB and
+//! 64 KiB, and the rate of 1 MiB messages with 16 in flight.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};

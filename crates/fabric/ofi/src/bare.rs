@@ -21,8 +21,8 @@ use crate::memory::Registration;
 /// Tag of all messages.
 const TAG: u64 = 7;
 
-/// One end of a bare connection: an endpoint, and places in registered memory from which messages are sent and into
-/// which they are received.
+/// One end of a bare connection: an endpoint, and places in registered memory. Messages are sent from places and
+/// received into places.
 pub struct Bare {
     // Fields are dropped in this order: the endpoint is closed before the memory that it uses.
     endpoint: Endpoint,
@@ -59,7 +59,7 @@ impl Bare {
             Wish { provider: Some(provider.into()), address: Some(address), device: None, turn, same_host: true };
         let info = choose(library, &wish, Needs { tagged: true, ..Needs::default() })?;
         let bytes = places * place_bytes;
-        let failed = |errno| MakeError::new(&info, format!("{bytes} bytes"), errno);
+        let failed = |errno| MakeError::new(&info, format!("{bytes} bytes of memory"), errno);
         let memory = PageMemory::zeroed(bytes).ok_or(Errno::NO_MEMORY).map_err(failed)?;
         let domain = Domain::open(library, info)?;
         let endpoint = Endpoint::new(&domain, 2 * places + 64, false)?;
@@ -84,15 +84,15 @@ impl Bare {
     /// Returns this end's address, which the other end passes to [`know`](Self::know).
     ///
     /// # Errors
-    /// The provider's error.
+    /// Returns the provider's error.
     pub fn address(&self) -> Result<Vec<u8>, Errno> {
         self.endpoint.address()
     }
 
-    /// Stores the other end's address. Later sends go there.
+    /// Stores the other end's address, to which later messages are sent.
     ///
     /// # Errors
-    /// The provider's error.
+    /// Returns the provider's error.
     pub fn know(&mut self, address: &[u8]) -> Result<(), Errno> {
         self.peer = Some(self.endpoint.know(address)?);
         Ok(())
@@ -107,10 +107,10 @@ impl Bare {
     /// Sends the first `bytes` bytes of a place. Returns `Ok(false)` if the queue is full or the place is in use.
     ///
     /// # Errors
-    /// The provider's error.
+    /// Returns the provider's error.
     ///
     /// # Panics
-    /// If the place does not exist, is shorter than `bytes`, or the other end's address is unknown.
+    /// Panics if the place does not exist or is shorter than `bytes`, or if the other end's address is unknown.
     #[inline]
     pub fn send(&mut self, place: usize, bytes: usize) -> Result<bool, Errno> {
         let peer = self.peer.expect("the other end's address is known");
@@ -119,13 +119,14 @@ impl Bare {
         self.post(place, bytes, |end, local, context| unsafe { end.send_tagged(local, peer, TAG, context) })
     }
 
-    /// Posts a receive of at most `bytes` bytes into a place. Returns `Ok(false)` in the cases of [`send`](Self::send).
+    /// Posts a receive of at most `bytes` bytes into a place. Returns `Ok(false)` if the queue is full or the place is
+    /// in use.
     ///
     /// # Errors
-    /// The provider's error.
+    /// Returns the provider's error.
     ///
     /// # Panics
-    /// If the place does not exist or is shorter than `bytes`.
+    /// Panics if the place does not exist or is shorter than `bytes`.
     #[inline]
     pub fn receive(&mut self, place: usize, bytes: usize) -> Result<bool, Errno> {
         // SAFETY: the argument of `send` holds here too.
@@ -139,7 +140,7 @@ impl Bare {
         bytes: usize,
         post: impl FnOnce(&Endpoint, Local, *mut c_void) -> Result<(), Errno>,
     ) -> Result<bool, Errno> {
-        assert!(bytes <= self.place_bytes, "{bytes} bytes in a place of {}", self.place_bytes);
+        assert!(bytes <= self.place_bytes, "a message of {bytes} bytes in a place of {} bytes", self.place_bytes);
         if self.taken[place] {
             return Ok(false);
         }
@@ -157,7 +158,7 @@ impl Bare {
     /// Drives the provider and polls for completions. Returns `true` if there were any.
     ///
     /// # Errors
-    /// The error of an operation that failed.
+    /// Returns the error of an operation that failed.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, Failure> {
         let Bare { endpoint, scratch, taken, received, sent, .. } = self;

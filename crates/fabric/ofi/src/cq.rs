@@ -53,7 +53,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// First result of polling a completion queue.
+/// Result of polling a completion queue.
 #[derive(Debug)]
 pub enum Polled {
     /// Number of operations that succeeded. Each was passed to the caller.
@@ -101,8 +101,8 @@ impl fmt::Debug for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Creates a queue for at least `entries` completions. With `waits` it has a file descriptor to wait on if the
-    /// provider supports one; `shm` in Debian 12 does not.
+    /// Creates a queue for at least `entries` completions. If `waits` is set and the provider supports it, the queue
+    /// has a file descriptor to wait on. `shm` in Debian 12 does not support it.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -110,7 +110,7 @@ impl CompletionQueue {
         if waits && let Ok(queue) = CompletionQueue::open(domain, entries, sys::FI_WAIT_FD) {
             return Ok(queue);
         }
-        let what = || format!("completion queue of {entries} entries");
+        let what = || format!("a completion queue of {entries} entries");
         CompletionQueue::open(domain, entries, sys::FI_WAIT_NONE)
             .map_err(|errno| MakeError::new(domain.info(), what(), errno))
     }
@@ -157,8 +157,8 @@ impl CompletionQueue {
         &self.domain
     }
 
-    /// Returns the file descriptor that becomes readable on a completion, once [`may_wait`](Self::may_wait) has
-    /// returned `true`.
+    /// Returns the file descriptor that becomes readable when a completion arrives, if the queue has one. Before each
+    /// wait, [`may_wait`](Self::may_wait) must have returned `true`.
     #[must_use]
     pub fn descriptor(&self) -> Option<RawFd> {
         self.descriptor
@@ -240,7 +240,7 @@ impl Failure {
         Failure {
             context: ptr::null_mut(),
             errno,
-            detail: (0, "the completion queue itself".into()),
+            detail: (0, "the completion queue itself failed".into()),
             tag: 0,
             excess: 0,
         }

@@ -11,11 +11,11 @@ use crate::sys;
 
 /// Reason why an object could not be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{provider} makes no {what}: {errno}; {remedy}")]
+#[error("{provider} cannot create {what}: {errno}; {remedy}")]
 pub struct MakeError {
     /// Name of the provider.
     pub provider: String,
-    /// Object that was to be created, with its sizes.
+    /// The object that was to be created, with an article and its sizes.
     pub what: String,
     /// Error code.
     pub errno: Errno,
@@ -23,22 +23,23 @@ pub struct MakeError {
     pub remedy: &'static str,
 }
 
-/// Remedy for a name in `/dev/shm` that is in use. The files there are named by pid, and a process in another PID
+/// Remedy for a file name in `/dev/shm` that is in use. The files there are named by pid, and a process in another PID
 /// namespace can have the same pid.
-const OF_ANOTHER_NAMESPACE: &str = "its name in /dev/shm holds this process's pid, and a process of another PID namespace that sees the same directory \
-     has that pid, too, or had it when it was killed: run all in one PID namespace (docker run --pid=container:NAME), \
-     remove what dead ones left there, or name another provider, as \"tcp;ofi_rxm\"";
+const OF_ANOTHER_NAMESPACE: &str = "the name of its file in /dev/shm contains this process's pid, and a process in another PID namespace with the same \
+     /dev/shm has that pid, too, or had it when it was killed: run all processes in one PID namespace (docker run \
+     --pid=container:NAME), remove the files of dead processes there, or name another provider, for instance \
+     \"tcp;ofi_rxm\"";
 
 impl MakeError {
     pub(crate) fn new(info: &Info, what: impl Into<String>, errno: Errno) -> Self {
         let remedy = match errno {
             Errno::NO_MEMORY => {
-                "raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or ask for less"
+                "raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or configure less"
             }
-            Errno::INVALID => "ask for less: `stentor doctor` shows the provider's limits",
-            Errno::NOT_SUPPORTED => "take another provider",
+            Errno::INVALID => "configure less: `stentor doctor` shows the provider's limits",
+            Errno::NOT_SUPPORTED => "name another provider",
             Errno::BUSY if has_segments(info.provider()) => OF_ANOTHER_NAMESPACE,
-            _ => "set FI_LOG_LEVEL=warn to see the provider's reasons",
+            _ => "set FI_LOG_LEVEL=warn to see the provider's reason",
         };
         MakeError { provider: info.provider().to_owned(), what: what.into(), errno, remedy }
     }
@@ -57,7 +58,7 @@ impl<T> Fid<T> {
     /// Takes ownership of an object that a libfabric function has created.
     ///
     /// # Safety
-    /// `T` begins with a `fid`, as all libfabric objects do, and nothing else closes the object.
+    /// `T` must begin with a `fid`, as all libfabric objects do, and nothing else may close the object.
     pub(crate) unsafe fn new(returned: i32, raw: *mut T) -> Result<Fid<T>, Errno> {
         Errno::check(returned)?;
         NonNull::new(raw).map(Fid).ok_or(Errno::NOT_SUPPORTED)
@@ -72,7 +73,7 @@ impl<T> Fid<T> {
         self.0.as_ptr().cast()
     }
 
-    /// Calls `fi_control` of the headers.
+    /// Does what the headers' inline function `fi_control` does.
     ///
     /// # Safety
     /// The argument is of the type that the command requires.
@@ -83,7 +84,7 @@ impl<T> Fid<T> {
         Errno::check(unsafe { control(self.fid(), command, argument) })
     }
 
-    /// Calls `fi_ep_bind` of the headers, or its counterpart for another kind of object.
+    /// Does what the headers' inline function `fi_ep_bind`, or its counterpart for another kind of object, does.
     ///
     /// # Safety
     /// The other object outlives this one.
@@ -102,7 +103,7 @@ impl<T> Fid<T> {
     }
 }
 
-/// Calls `fi_close` of the headers.
+/// Does what the headers' inline function `fi_close` does.
 ///
 /// # Safety
 /// The object is live, and nothing uses it any more.
@@ -121,9 +122,9 @@ impl<T> Drop for Fid<T> {
     }
 }
 
-/// A libfabric domain: memory regions, queues and endpoints of one domain can be used together.
+/// A libfabric domain. Memory regions, queues and endpoints can be used together if they belong to the same domain.
 pub struct Domain {
-    // Fields are dropped in this order.
+    // Fields are dropped in this order: the domain is closed before the fabric.
     raw: Fid<sys::fid_domain>,
     fabric: Fid<sys::fid_fabric>,
     info: Info,
@@ -146,8 +147,8 @@ impl Domain {
         let returned =
             unsafe { library.symbols.fi_fabric((*info.raw()).fabric_attr, &raw mut fabric, ptr::null_mut()) };
         // SAFETY: `fid_fabric` begins with a `fid`, and the object was just created.
-        let fabric = unsafe { Fid::new(returned, fabric) }.map_err(|errno| MakeError::new(&info, "fabric", errno))?;
-        let failed = |errno| MakeError::new(&info, "domain", errno);
+        let fabric = unsafe { Fid::new(returned, fabric) }.map_err(|errno| MakeError::new(&info, "a fabric", errno))?;
+        let failed = |errno| MakeError::new(&info, "a domain", errno);
         let mut raw = ptr::null_mut();
         // SAFETY: a live libfabric object has a valid function table.
         let open = unsafe { (*(*fabric.raw()).ops).domain }.ok_or(Errno::NOT_SUPPORTED).map_err(failed)?;

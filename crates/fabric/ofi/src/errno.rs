@@ -6,12 +6,14 @@ use std::fmt;
 use crate::load::Libfabric;
 use crate::sys;
 
-/// A positive libfabric error number: the operating system's, or one of libfabric's own, which begin at 256.
+/// A positive libfabric error number. Numbers below 256 are those of the operating system, and libfabric's own numbers
+/// begin at 256.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// The queue is full or empty: read the completion queue to drive the provider, then try again.
+    /// The queue is full (when posting) or empty (when polling). The caller must read the completion queue, which
+    /// drives the provider, and try again.
     pub const AGAIN: Errno = Errno(sys::FI_EAGAIN);
     /// No such provider exists, or none has the requested capabilities.
     pub const NO_DATA: Errno = Errno(sys::FI_ENODATA);
@@ -34,12 +36,12 @@ impl Errno {
     /// The next entry of the completion queue is a failure.
     pub(crate) const AVAILABLE: Errno = Errno(sys::FI_EAVAIL as i32);
 
-    /// Converts the return value of a control function.
+    /// Converts the return value of a control function, which is 0 or an error number of either sign.
     pub(crate) fn check(returned: c_int) -> Result<(), Errno> {
         if returned == 0 { Ok(()) } else { Err(Errno(returned.saturating_abs())) }
     }
 
-    /// Converts the return value of an operation.
+    /// Converts the return value of an operation, which is 0 or a negated error number.
     #[inline]
     pub(crate) fn posted(returned: isize) -> Result<(), Errno> {
         if returned == 0 { Ok(()) } else { Err(Errno(returned.unsigned_abs() as i32)) }

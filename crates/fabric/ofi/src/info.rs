@@ -16,13 +16,13 @@ use crate::sys::{self, bit};
 /// Capabilities that an endpoint must have beyond sends and receives, which every endpoint supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
-    /// Tagged sends and receives.
+    /// `true` if tagged sends and receives are needed.
     pub tagged: bool,
-    /// One-sided reads and writes.
+    /// `true` if one-sided reads and writes are needed.
     pub rma: bool,
-    /// Atomics on peers' memory.
+    /// `true` if atomics on peers' memory are needed.
     pub atomics: bool,
-    /// One-sided writes of one endpoint to one peer take effect in posting order.
+    /// `true` if one-sided writes of one endpoint to one peer must take effect in posting order.
     pub ordered_writes: bool,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Needs {
     }
 }
 
-/// Joins the names whose flag is set, or returns `nothing` if there are none.
+/// Joins the names whose flag is set. Returns `nothing` if no flag is set.
 fn listed(names: &[(bool, &str)], nothing: &str) -> String {
     let names: Vec<_> = names.iter().filter_map(|(is, name)| is.then_some(*name)).collect();
     if names.is_empty() { nothing.to_owned() } else { names.join(", ") }
@@ -48,15 +48,16 @@ fn listed(names: &[(bool, &str)], nothing: &str) -> String {
 /// provider requires them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryModes {
-    /// Local buffers must be registered, too (`FI_MR_LOCAL`).
+    /// `true` if local buffers must be registered, too (`FI_MR_LOCAL`).
     pub local: bool,
-    /// Peers address memory by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
+    /// `true` if peers address memory by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
     pub virtual_addresses: bool,
-    /// Memory must be allocated when it is registered (`FI_MR_ALLOCATED`). Memory of this crate always is.
+    /// `true` if memory must be allocated when it is registered (`FI_MR_ALLOCATED`). This crate always allocates it
+    /// before.
     pub allocated: bool,
-    /// The provider chooses the keys (`FI_MR_PROV_KEY`).
+    /// `true` if the provider chooses the keys (`FI_MR_PROV_KEY`).
     pub provider_keys: bool,
-    /// A registration belongs to one endpoint (`FI_MR_ENDPOINT`).
+    /// `true` if a registration belongs to one endpoint (`FI_MR_ENDPOINT`).
     pub endpoint: bool,
 }
 
@@ -76,20 +77,20 @@ impl fmt::Display for MemoryModes {
 /// Orders that a provider guarantees between operations of one endpoint with one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Orders {
-    /// Messages match receives in the order in which they were sent.
+    /// `true` if messages match receives in the order in which they were sent.
     pub send_after_send: bool,
-    /// Maximum length of writes that take effect in posting order, in bytes; 0 if there is no order.
+    /// Maximum length of writes that take effect in posting order, in bytes; 0 if the order is not guaranteed.
     pub write_after_write_bytes: u64,
-    /// Maximum length of reads that see earlier writes, in bytes; 0 if there is no order.
+    /// Maximum length of reads that see earlier writes, in bytes; 0 if the order is not guaranteed.
     pub read_after_write_bytes: u64,
 }
 
-/// Reason why there is no description.
+/// Reason why libfabric returned no description.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InfoError {
     /// No provider offers the requested capabilities.
-    #[error("no provider of libfabric offers {what} on this machine: `stentor doctor` shows what there is")]
+    #[error("no provider of libfabric offers {what} on this machine: `stentor doctor` shows the available providers")]
     Nobody {
         /// Requested provider and capabilities.
         what: String,
@@ -100,15 +101,15 @@ pub enum InfoError {
         /// Error code.
         errno: Errno,
     },
-    /// The name cannot be a provider's.
-    #[error("{name:?} is no name of a provider")]
+    /// The name cannot be that of a provider.
+    #[error("{name:?} is not a valid name of a provider")]
     Name {
-        /// Name that was asked for.
+        /// Requested name.
         name: String,
     },
 }
 
-/// A way to communicate: a provider with one of its devices.
+/// A description from libfabric of one provider with one of its devices.
 pub struct Info {
     library: &'static Libfabric,
     raw: NonNull<sys::fi_info>,
@@ -121,7 +122,7 @@ pub struct Info {
 
 // SAFETY: the description is private memory that does not change after its creation.
 unsafe impl Send for Info {}
-// SAFETY: as above, it is only read.
+// SAFETY: as above; shared references only read it.
 unsafe impl Sync for Info {}
 
 impl fmt::Debug for Info {
@@ -154,10 +155,10 @@ impl Drop for Info {
     }
 }
 
-/// Copies a string of libfabric; a null pointer gives an empty string.
+/// Copies a string of libfabric. Returns an empty string for a null pointer.
 ///
 /// # Safety
-/// The pointer is null or a terminated string.
+/// The pointer must be null or point to a terminated string.
 unsafe fn text(raw: *const c_char) -> String {
     if raw.is_null() {
         return String::new();
@@ -170,9 +171,10 @@ impl Info {
     /// Copies one description.
     ///
     /// # Safety
-    /// The pointer is a description from libfabric.
+    /// The pointer must be a description from libfabric, or null for an empty description.
     unsafe fn of(library: &'static Libfabric, raw: *const sys::fi_info) -> Info {
-        // SAFETY: guaranteed by the caller. The copy has all parts of the original except its list neighbours.
+        // SAFETY: guaranteed by the caller. The copy has all parts of the original except the pointer to the next list
+        // entry.
         let raw = unsafe { library.symbols.fi_dupinfo(raw) };
         let raw = NonNull::new(raw)
             .unwrap_or_else(|| std::alloc::handle_alloc_error(std::alloc::Layout::new::<sys::fi_info>()));
@@ -184,10 +186,10 @@ impl Info {
         Info { library, raw, provider, domain, fabric, why: None }
     }
 
-    /// Lists the descriptions for reliable datagrams in libfabric's order, best first.
+    /// Lists the descriptions of providers with reliable datagrams in libfabric's order, best first.
     ///
-    /// `provider` restricts the list to one provider, and `source` to an address for the endpoints, on providers with
-    /// Internet addresses.
+    /// If `provider` is set, the list contains only that provider. If `source` is set, it contains only devices on
+    /// which endpoints can have that Internet address.
     ///
     /// # Errors
     /// See [`InfoError`].
@@ -221,12 +223,12 @@ impl Info {
         }
         let (mut found, mut next) = (Vec::new(), first);
         while !next.is_null() {
-            // SAFETY: a description in the list, which is not freed yet.
+            // SAFETY: `next` is a description in the list, which is not freed yet.
             found.push(unsafe { Info::of(library, next) });
             // SAFETY: as above.
             next = unsafe { (*next).next };
         }
-        // SAFETY: this is the head of the list, which is not used again.
+        // SAFETY: `first` is the head of the list, which is not used again.
         unsafe { library.symbols.fi_freeinfo(first) };
         Ok(found)
     }
@@ -318,7 +320,7 @@ impl Info {
         ProviderDevice { provider: self.provider.clone(), name: self.domain.clone(), network, bus, node }
     }
 
-    /// Returns the number of the protocol that its endpoints use.
+    /// Returns the number of the protocol that the provider's endpoints use.
     pub(crate) fn protocol(&self) -> u32 {
         self.endpoint_attributes().protocol
     }
@@ -359,7 +361,7 @@ impl Info {
     /// Returns the guaranteed orders.
     #[must_use]
     pub fn orders(&self) -> Orders {
-        // An order holds only if both the sending and the receiving side keep it.
+        // An order is guaranteed only if both the sending and the receiving side keep it.
         let kept = self.sending().msg_order & self.receiving().msg_order;
         let of = self.endpoint_attributes();
         let has = |bits: u64| kept & bits != 0;
@@ -406,14 +408,14 @@ impl Info {
         self.get().caps & bit::RMA_EVENT != 0
     }
 
-    /// Returns whether its endpoints have Internet addresses.
+    /// Returns whether the provider's endpoints have Internet addresses.
     #[must_use]
     pub fn has_ip(&self) -> bool {
         let format = self.get().addr_format;
         [sys::FI_SOCKADDR, sys::FI_SOCKADDR_IN, sys::FI_SOCKADDR_IN6].contains(&format)
     }
 
-    /// Returns the Internet address that it would bind, if it has one.
+    /// Returns the Internet address that an endpoint would bind, or `None` if endpoints have no such address.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         let info = self.get();
@@ -432,7 +434,7 @@ pub fn has_segments(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "shm" || layer == "sm2" || layer == "lnx")
 }
 
-/// Returns the address in a `sockaddr_in` or `sockaddr_in6`.
+/// Returns the address in a `sockaddr_in` or `sockaddr_in6`, or `None` if the bytes are neither.
 fn ip_of(bytes: &[u8]) -> Option<IpAddr> {
     let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
     match family {

@@ -2,17 +2,19 @@
 //!
 //! [`OfiFabric`] implements the contract of `stentor_fabric` on one provider. It is built from these parts:
 //!
-//! - [`Libfabric`] is the library, which is loaded at run time. A program that links this crate also starts without it.
+//! - [`Libfabric`] is the library, which is loaded at run time. A program that uses this crate starts even if the
+//!   library is missing.
 //! - [`Info`] describes what a provider offers. [`choose`] selects a provider and its [`nearest`] device, and never
-//!   replaces a named one.
-//! - [`Domain`] is an open provider. [`Endpoint`], [`CompletionQueue`] and [`Registration`] are created on it. Each
-//!   keeps the objects that it depends on alive, so they may be dropped in any order.
+//!   replaces a provider or device that is named.
+//! - [`Domain`] is an open provider. [`Endpoint`], [`CompletionQueue`] and [`Registration`] are created on it. Each of
+//!   them keeps the objects that it depends on open, so they may be dropped in any order.
 //!
-//! [`Bare`] is one end of a connection for tagged messages that uses only these parts. Benchmarks compare the fabric
-//! with it.
+//! [`Bare`] is one end of a connection for tagged messages that uses only these parts. Benchmarks compare it with the
+//! fabric.
 //!
 //! The bindings are generated from libfabric's headers and committed (`cargo xtask bindings`); compiling them asserts
-//! their layouts. Functions that the headers define inline are called through the same function tables here.
+//! their layouts. For functions that the headers define inline, this crate calls the same entries of libfabric's
+//! function tables.
 
 mod bare;
 mod choose;

@@ -23,9 +23,10 @@ pub struct Version {
 }
 
 impl Version {
-    /// Oldest usable library. Debian 12 has 1.17; Ubuntu 22.04 has 1.11, which is too old.
+    /// Oldest usable version of the library. Debian 12 has 1.17; Ubuntu 22.04 has 1.11, which is too old.
     pub const OLDEST: Version = Version { major: 1, minor: 14 };
-    /// Newest interface version that is requested. With less than 1.18, newer EFA providers offer no RDMA.
+    /// Newest interface version that is requested. If a version below 1.18 is requested, newer EFA providers offer no
+    /// RDMA.
     pub const NEWEST: Version = Version { major: 1, minor: 18 };
 
     fn from_raw(raw: u32) -> Version {
@@ -56,7 +57,7 @@ pub enum LoadError {
         why: String,
     },
     /// The library lacks a function that every libfabric has.
-    #[error("{name} is not a libfabric that can be used ({why}): install libfabric {} or newer", Version::OLDEST)]
+    #[error("{name} is not a usable libfabric ({why}): install libfabric {} or newer", Version::OLDEST)]
     Incompatible {
         /// Library that was loaded.
         name: String,
@@ -84,8 +85,8 @@ pub struct Libfabric {
 }
 
 impl Libfabric {
-    /// Returns the library, which the first call loads. It is never unloaded, because its providers do not support
-    /// that.
+    /// Returns the library. The first call loads it. It is never unloaded, because its providers do not support
+    /// unloading.
     ///
     /// # Errors
     /// See [`LoadError`]. Every call returns the same error.
@@ -96,7 +97,7 @@ impl Libfabric {
 
     fn open(name: &str) -> Result<Libfabric, LoadError> {
         let signals = Signals::now();
-        // SAFETY: loading runs libfabric's initialisers, which have no preconditions. Anyone who can put another
+        // SAFETY: loading runs libfabric's initialisers, which have no preconditions. A user who can place another
         // library of this name on the loader's path can control this process anyway.
         let library = unsafe { UnixLibrary::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         signals.restore();
@@ -143,7 +144,7 @@ impl Signals {
         Signals([SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGSEGV, SIGTERM, SIGTRAP].map(|signal| {
             // SAFETY: all zeros are a valid `sigaction`: the default action, with no signal masked.
             let mut action = unsafe { std::mem::zeroed() };
-            // SAFETY: no action is set, and there is room for the current one.
+            // SAFETY: the call sets no action, and `action` has room for the current one.
             unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
             (signal, action)
         }))
@@ -157,7 +158,7 @@ impl Signals {
     }
 }
 
-/// Returns the newest interface version that both a library of that version and this program support.
+/// Returns the newest interface version that both a library of version `library` and this program support.
 fn interface(library: Version) -> Version {
     library.min(Version::NEWEST)
 }
@@ -202,10 +203,10 @@ mod tests {
     fn newest_common_interface_is_requested() {
         let version = |major, minor| Version { major, minor };
         for old in [version(1, 14), version(1, 17), version(1, 18)] {
-            assert_eq!(interface(old), old, "an older library knows no newer one");
+            assert_eq!(interface(old), old, "an older library does not support a newer interface");
         }
         for new in [version(1, 22), version(2, 5)] {
-            assert_eq!(interface(new), version(1, 18), "this program knows no newer one");
+            assert_eq!(interface(new), version(1, 18), "this program does not support a newer interface");
         }
     }
 

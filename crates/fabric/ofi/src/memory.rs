@@ -36,10 +36,12 @@ impl fmt::Debug for Registration {
 }
 
 impl Registration {
-    /// Registers memory for operations of this process and, with `peers`, for operations of peers that know the key.
+    /// Registers memory for operations of this process and, if `peers` is set, for operations of peers that know the
+    /// key.
     ///
-    /// `wish` is the key to use. It is ignored if the provider chooses keys (`FI_MR_PROV_KEY`); otherwise it must not
-    /// be in use. Providers with `FI_MR_ENDPOINT` need the endpoint through which peers access the memory.
+    /// `wish` is the key to use. It is ignored if the provider chooses keys (`FI_MR_PROV_KEY`). Otherwise it must not
+    /// be in use already. `endpoint` is the endpoint through which peers access the memory; only providers with
+    /// `FI_MR_ENDPOINT` need it.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -50,7 +52,7 @@ impl Registration {
         wish: u64,
         endpoint: Option<&Arc<Endpoint>>,
     ) -> Result<Registration, MakeError> {
-        let what = || format!("registration of {} bytes", memory.bytes());
+        let what = || format!("a registration of {} bytes", memory.bytes());
         let failed = |errno| MakeError::new(domain.info(), what(), errno);
         let modes = domain.info().memory_modes();
         let mut raw = ptr::null_mut();
@@ -67,7 +69,7 @@ impl Registration {
         let endpoint = endpoint.filter(|_| modes.endpoint);
         if modes.endpoint {
             let endpoint = endpoint.ok_or_else(|| failed(Errno::INVALID))?;
-            // SAFETY: the registration keeps the endpoint.
+            // SAFETY: the registration keeps the endpoint open.
             unsafe { raw.bind(endpoint.fid(), 0) }.map_err(failed)?;
             // SAFETY: this command has no argument.
             unsafe { raw.control(sys::FI_ENABLE as i32, ptr::null_mut()) }.map_err(failed)?;
@@ -95,7 +97,8 @@ impl Registration {
         self.key
     }
 
-    /// Returns the start of the memory as peers must address it: its virtual address (`FI_MR_VIRT_ADDR`), or 0.
+    /// Returns the address by which peers address the start of the memory: its virtual address with `FI_MR_VIRT_ADDR`,
+    /// otherwise 0.
     #[must_use]
     pub fn base(&self) -> u64 {
         if self.domain.info().memory_modes().virtual_addresses { self.memory.at(0).addr().get() as u64 } else { 0 }
@@ -114,7 +117,8 @@ impl Drop for Registration {
         if let Some(raw) = self.raw.take()
             && raw.close().is_err()
         {
-            // The provider may still write to the memory, so it must never be reused.
+            // The registration could not be closed. The provider may still write to the memory, so it must never be
+            // reused.
             std::mem::forget(Arc::clone(&self.memory));
         }
     }

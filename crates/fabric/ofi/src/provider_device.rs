@@ -9,7 +9,7 @@ use std::path::Path;
 
 use stentor_fabric_net::sysfs;
 
-/// Distance of a device whose node is unknown: larger than any distance that the firmware reports.
+/// Distance of a device whose NUMA node is unknown. It is larger than any distance that the firmware reports.
 const UNKNOWN: u32 = u32::MAX;
 /// Distance of a node from itself.
 const SAME: u32 = 10;
@@ -23,7 +23,7 @@ pub struct ProviderDevice {
     pub provider: String,
     /// The provider's name for the device (a domain).
     pub name: String,
-    /// Network of the device, if devices of the provider are on networks that do not reach each other.
+    /// Network of the device, if the provider's devices may be on networks that cannot reach each other.
     pub network: Option<String>,
     /// PCI address (`0000:10:1b.0`), as libfabric reports it.
     pub bus: Option<String>,
@@ -40,15 +40,16 @@ impl fmt::Display for ProviderDevice {
     }
 }
 
-/// Location of a process among the devices of its host.
+/// Location of a process on its host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Here {
     /// NUMA node to which the process is bound; `None` if it may run on several.
     pub node: Option<u32>,
-    /// Distance of each node from that one, as the firmware reports it; 10 is the node itself.
+    /// Distances of all nodes from the process's node, as pairs of node and distance. The firmware reports them; 10 is
+    /// the distance of the node itself.
     pub distances: Vec<(u32, u32)>,
-    /// Index of this process among those of its host. Processes that are equally near to several devices use them in
-    /// turn.
+    /// Index of this process among the processes of its host. Processes that are equally near to several devices use
+    /// the devices in turn.
     pub turn: usize,
 }
 
@@ -61,8 +62,8 @@ impl Here {
         Here { node, distances, turn }
     }
 
-    /// Returns the distance of a device on a node. For a process that is bound to no node, all devices are equally
-    /// near.
+    /// Returns the distance of a device on the NUMA node `device`. For a process that is not bound to a node, all
+    /// devices are equally near.
     fn distance(&self, device: Option<u32>) -> u32 {
         let Some(own) = self.node else { return SAME };
         let Some(node) = device else { return UNKNOWN };
@@ -73,8 +74,9 @@ impl Here {
 
 /// Returns the index of the device to use and the reason for the choice, or `None` if there are no devices.
 ///
-/// If a device has several descriptions, the first one counts, because libfabric lists the best first. Only devices on
-/// the network of the first one are considered: processes that use different devices must reach each other.
+/// If a device has several descriptions, only the first one is considered, because libfabric lists the best first. Only
+/// devices on the network of the first device are considered, because processes that use different devices must reach
+/// each other.
 #[must_use]
 pub fn nearest(devices: &[ProviderDevice], here: &Here) -> Option<(usize, String)> {
     let first = devices.first()?;
@@ -92,14 +94,14 @@ pub fn nearest(devices: &[ProviderDevice], here: &Here) -> Option<(usize, String
     let place = match (here.node, device.node) {
         (Some(own), Some(node)) if own == node => format!("next to this process's NUMA node {own}"),
         (Some(own), Some(node)) => format!("nearest to NUMA node {own}, on node {node}"),
-        (Some(own), None) => format!("equally near to NUMA node {own}, as the kernel tells no places"),
-        (None, _) => "equally near, as this process is kept on no NUMA node".to_owned(),
+        (Some(own), None) => format!("equally near to NUMA node {own}, because the kernel reports no locations"),
+        (None, _) => "equally near, because this process is bound to no NUMA node".to_owned(),
     };
     let (all, near) = (all.len(), near.len());
     let why = if near == 1 {
-        format!("of {all} devices the one {place}")
+        format!("of {all} devices, the one {place}")
     } else {
-        format!("of {all} devices {near} are {place}; number {} of them by turns", turn + 1)
+        format!("of {all} devices, {near} are {place}; this process uses number {} of them", turn + 1)
     };
     Some((at, why))
 }
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn device_counts_once_and_other_networks_are_ignored() {
-        // Each NIC has several descriptions, the best first.
+        // Each NIC has several descriptions, of which the best comes first.
         let twice = [device("a", Some(0)), device("a", Some(0)), device("b", Some(0)), device("b", Some(0))];
         let at = |turn| nearest(&twice, &here(Some(0), turn)).unwrap().0;
         assert_eq!([0, 1, 2].map(at), [0, 2, 0]);
@@ -174,12 +176,12 @@ mod tests {
         let why = |devices: &[ProviderDevice], here: &Here| nearest(devices, here).unwrap().1;
         assert_eq!(why(&four()[..1], &here(Some(1), 5)), "the only device");
         let next = why(&four(), &here(Some(0), 3));
-        assert_eq!(next, "of 4 devices 2 are next to this process's NUMA node 0; number 2 of them by turns");
+        assert_eq!(next, "of 4 devices, 2 are next to this process's NUMA node 0; this process uses number 2 of them");
         let one = why(&four()[1..3], &here(Some(0), 0));
-        assert_eq!(one, "of 2 devices the one next to this process's NUMA node 0");
+        assert_eq!(one, "of 2 devices, the one next to this process's NUMA node 0");
         let on = |network: &str| ProviderDevice { network: Some(network.into()), ..device(network, None) };
         assert_eq!(why(&[on("a"), on("b")], &here(None, 1)), "the only device on its network");
-        assert!(why(&four(), &here(None, 1)).contains("kept on no NUMA node; number 2 of them"));
+        assert!(why(&four(), &here(None, 1)).contains("bound to no NUMA node; this process uses number 2"));
         let placed = ProviderDevice { bus: Some("0000:10:1b.0".into()), ..device("rdmap16s27-rdm", Some(1)) };
         assert_eq!(placed.to_string(), "rdmap16s27-rdm (PCI 0000:10:1b.0, NUMA node 1)");
         assert_eq!(device("lo", None).to_string(), "lo");

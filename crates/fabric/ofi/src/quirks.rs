@@ -1,22 +1,23 @@
-//! Known defects of providers by name and version. Tests of this crate found them, and fail when a provider no longer
-//! has one.
+//! Known defects of providers, by name and version. The tests of this crate fail when a provider no longer has a
+//! defect.
 
 use crate::info::Info;
 use crate::load::Version;
 
-/// Features that must not be used on a provider although it offers them.
+/// Defects of a provider, because of which features that it offers must not be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quirks {
-    /// A tagged receive with ignored bits does not match messages that arrived before it was posted.
+    /// `true` if a tagged receive with ignored bits does not match messages that arrived before it was posted.
     pub masks_miss_unexpected: bool,
-    /// Fetching atomics complete without returning the old value.
+    /// `true` if fetching atomics complete without returning the old value.
     pub fetches_nothing: bool,
-    /// Closing an endpoint with outstanding operations may never return.
+    /// `true` if closing an endpoint with outstanding operations may never return.
     pub close_hangs: bool,
-    /// Endpoints of one process share memory, and closing one endpoint removes this memory from the other endpoints.
+    /// `true` if endpoints of one process share memory, and closing one endpoint removes this memory from the other
+    /// endpoints.
     pub close_harms_neighbours: bool,
-    /// A landed write does not make the descriptor of a completion queue readable, because the NIC or another thread
-    /// stored it.
+    /// `true` if a landed write does not make the descriptor of a completion queue readable, because the NIC, another
+    /// process or a thread of the provider has stored its data.
     pub silent_writes: bool,
 }
 
@@ -30,8 +31,8 @@ impl Quirks {
     fn named(provider: &str, version: Version) -> Quirks {
         let rxd = provider.ends_with("ofi_rxd");
         Quirks {
-            // Debian 12's version compares with the mask of the message, which has none. Providers of libfabric 1.18
-            // have version 118.0.
+            // The version in Debian 12 compares tags with the mask of the message instead of the mask of the receive. A
+            // message has no mask. Providers of libfabric 1.18 have version 118.0.
             masks_miss_unexpected: provider == "shm" && version < Version { major: 118, minor: 0 },
             fetches_nothing: rxd,
             close_hangs: rxd,

@@ -1,14 +1,14 @@
 //! Space for the files in `/dev/shm` that providers map.
 //!
 //! Shared-memory providers create a file there for each endpoint and map it without allocating its pages. If there is
-//! no space for a page, the process that touches it is killed by SIGBUS. A container's `/dev/shm` has only 64 MiB by
-//! default.
+//! no space for a page, the kernel kills the process that touches it by SIGBUS. A container's `/dev/shm` has only 64
+//! MiB by default.
 //!
-//! Therefore the free space is checked before an endpoint is created. Processes that use this library create their
-//! endpoints one after another, so that no other process uses up the space between the check and the creation.
+//! Therefore the free space is checked before an endpoint is created. Processes that use this crate create their
+//! endpoints one after another, so that none of them uses up the space between the check and the creation of another.
 //!
-//! An existing endpoint touches few pages beyond those that its creation touched. If other programs fill `/dev/shm`
-//! completely, even these can be too many.
+//! Later, an endpoint touches few pages beyond those that its creation touched. If other programs fill `/dev/shm`
+//! completely, the space for these pages can still be missing.
 
 use std::fmt;
 use std::fs::File;
@@ -26,21 +26,21 @@ use crate::info::{Info, has_segments};
 pub const DIRECTORY: &str = "/dev/shm";
 
 /// Space that an endpoint may use, in bytes. The `shm` provider of libfabric 1.17 touches 3.8 MiB when an endpoint is
-/// created, and at most 2.3 MiB more for its only peer if that peer can only be written piece by piece. An endpoint's
-/// file is 16 MiB long.
+/// created. It touches at most 2.3 MiB more for the endpoint's only peer, if it must copy data to that peer piece by
+/// piece. An endpoint's file is 16 MiB long.
 pub const SEGMENT_BYTES: u64 = 8 << 20;
 
-/// Length of an endpoint's file, in bytes. libfabric's `shm` checks for the space of one such file per processor, and
-/// does not offer itself if there is less.
+/// Length of an endpoint's file, in bytes. libfabric does not offer `shm` if there is less space than for one such file
+/// per processor.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// Maximum time to wait for another process's lock. A process that is stopped while it creates an endpoint delays other
-/// processes no longer than this.
+/// Maximum time to wait for another process's lock. It limits the delay if that process is stopped while it creates an
+/// endpoint.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Advice for the user.
-pub(crate) const REMEDY: &str = "enlarge it (docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm), remove what dead processes left in \
-                      it, or name another provider, as \"tcp;ofi_rxm\"";
+pub(crate) const REMEDY: &str = "enlarge it (docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm), remove the files of dead \
+                      processes there, or name another provider, for instance \"tcp;ofi_rxm\"";
 
 /// Space of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Reads the space of a directory's file system. Returns `None` if it has no limit or cannot be read.
+    /// Reads the space of a directory's file system. Returns `None` if the file system has no limit or cannot be read.
     #[must_use]
     pub fn of(directory: &Path) -> Option<Space> {
         let found = statvfs(directory).ok()?;
@@ -61,10 +61,10 @@ impl Space {
         (found.f_blocks != 0).then(|| Space { left: bytes(found.f_bavail), total: bytes(found.f_blocks) })
     }
 
-    /// Returns the reason if there is too little space for another endpoint.
+    /// Returns a description of the problem if there is too little space for another endpoint.
     fn lack(self) -> Option<String> {
         let needed = Mib(SEGMENT_BYTES);
-        (self.left < SEGMENT_BYTES).then(|| format!("endpoint, which needs {needed} in {DIRECTORY}, where {self}"))
+        (self.left < SEGMENT_BYTES).then(|| format!("an endpoint, which needs {needed} in {DIRECTORY}, where {self}"))
     }
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Mib {
     }
 }
 
-/// A lack of space, for which libfabric does not offer a provider.
+/// A lack of space because of which libfabric does not offer a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortage {
     /// Free space that libfabric requires before it offers the provider, in bytes.
@@ -91,15 +91,16 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// Checks [`DIRECTORY`]. Returns `None` if lack of space is not the reason for a missing provider.
+    /// Checks the space in [`DIRECTORY`]. Returns `None` if lack of space is not the reason why libfabric does not
+    /// offer the provider.
     pub(crate) fn of(provider: &str) -> Option<Shortage> {
         let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let (needed, space) = (processors * FILE_BYTES, Space::of(Path::new(DIRECTORY))?);
         (has_segments(provider) && space.left < needed).then_some(Shortage { needed, space })
     }
 
-    /// Returns whether the space would suffice if other programs released theirs. If not, no process of this host is
-    /// offered the provider.
+    /// Returns whether the shortage is temporary: the space would suffice if other programs released theirs. Otherwise
+    /// libfabric offers the provider to no process of this host.
     pub(crate) fn passes(self) -> bool {
         self.space.total >= self.needed
     }
@@ -107,11 +108,12 @@ impl Shortage {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "libfabric wants {} in {DIRECTORY}, where {}", Mib(self.needed), self.space)
+        write!(f, "libfabric requires {} in {DIRECTORY}, where {}", Mib(self.needed), self.space)
     }
 }
 
-/// A guard held while an endpoint is created. No other process that uses this library creates one meanwhile.
+/// A guard that is held while an endpoint is created. No other process that uses this crate creates an endpoint
+/// meanwhile.
 #[derive(Debug)]
 pub(crate) struct Making {
     _turn: Option<File>,
@@ -121,7 +123,7 @@ impl Making {
     /// Waits for the lock, then checks the free space.
     ///
     /// # Errors
-    /// There is too little space. The error names the free and the required space and a remedy.
+    /// Returns an error if there is too little space. The error names the free space, the required space and a remedy.
     pub(crate) fn begin(info: &Info) -> Result<Making, MakeError> {
         if !has_segments(info.provider()) {
             return Ok(Making { _turn: None });
@@ -135,7 +137,7 @@ impl Making {
     }
 }
 
-/// Opens and locks the directory. Returns `None` if that is impossible or takes longer than `patience`; the endpoint is
+/// Opens and locks the directory. Returns `None` if this is impossible or takes longer than `patience`. The endpoint is
 /// then created without the lock.
 fn turn(directory: &Path, patience: Duration) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -170,7 +172,7 @@ mod tests {
         let shortage = |total| Shortage { needed: 32 << 20, space: Space { left: 8 << 20, total } };
         assert!(shortage(64 << 20).passes() && !shortage(16 << 20).passes());
         let text = shortage(64 << 20).to_string();
-        assert_eq!(text, "libfabric wants 32.0 MiB in /dev/shm, where 8.0 MiB of 64.0 MiB are left");
+        assert_eq!(text, "libfabric requires 32.0 MiB in /dev/shm, where 8.0 MiB of 64.0 MiB are left");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Conformance suite of all fabrics, on the libfabric providers that work between processes of one host.
+//! Runs the conformance suite of all fabrics on the libfabric providers that work between processes of one host.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,9 +16,9 @@ fn bed(count: usize, provider: &'static str) -> Processes<OfiFabric> {
         let net = NetConfig::new("test", process, addresses.clone()).key(*b"a key of this test");
         let config = OfiConfig {
             providers: vec![provider.to_owned()],
-            // Some cases wait for a queue pair that runs into this timeout.
+            // Some cases wait until a queue pair fails because of this timeout.
             rnr_timeout: Duration::from_millis(100),
-            // On a busy machine, a peer may answer slowly without being dead.
+            // On a busy machine, a peer that works may confirm a fence slowly.
             fence_timeout: Duration::from_secs(5),
             ..OfiConfig::default()
         };

@@ -1,4 +1,5 @@
-//! Two processes, one of which is killed and restarted. Endpoints within one process do not cover this case.
+//! Tests with two processes, one of which is killed and restarted. Tests with two endpoints in one process do not cover
+//! this case.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -31,9 +32,9 @@ fn begin((net, config): (NetConfig, OfiConfig)) -> OfiFabric {
     OfiFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The process that is killed. It grants a region and stays connected until then.
+/// Runs the process that will be killed. It grants a region and stays connected until it is killed.
 #[test]
-#[ignore = "the second process of the other tests"]
+#[ignore = "runs only as the second process of the other tests"]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let (provider, port) = role.split_once(' ').unwrap();
@@ -95,11 +96,11 @@ fn lives(provider: &str, port: u16) -> Vec<u32> {
     for life in 1..=LIVES {
         let mut child = spawn(provider, port);
         event(&mut fabric, Event::Connected { qp, peer: MORTAL });
-        let region = fabric.resolve(MORTAL, Purpose(1)).expect("granted before it connected");
+        let region = fabric.resolve(MORTAL, Purpose(1)).expect("the region was granted before the peer connected");
         for word in fabric.memory(own) {
             word.store(life, Ordering::Release);
         }
-        // A short and a long write, then a read.
+        // Post a short and a long write, then a read.
         for (id, bytes) in [(1, 8), (2, 1 << 16)] {
             let source = Source::Region(Span { region: own, offset: 0, bytes });
             let verb = Verb::Write { source, target: RemoteSpan { region, offset: 0 } };
@@ -139,12 +140,12 @@ fn peer_with_another_provider_or_version_is_refused_by_name() {
         let mut other = begin(other);
         let back = other.connect(SURVIVOR, Service(1), QpConfig::reliable(8, 8)).unwrap();
         let refusals = [
-            until(&mut fabric, "a refusal here", |fabric| {
+            until(&mut fabric, "a refusal at this end", |fabric| {
                 _ = other.next_event();
                 assert_eq!(fabric.next_event(), None);
                 fabric.next_refusal()
             }),
-            until(&mut other, "a refusal there", |other| {
+            until(&mut other, "a refusal at the other end", |other| {
                 _ = fabric.next_event();
                 assert_eq!(other.next_event(), None);
                 other.next_refusal()
@@ -158,19 +159,19 @@ fn peer_with_another_provider_or_version_is_refused_by_name() {
     }
 }
 
-/// A send queue may be deeper than the provider's (256 on `sockets`). The remaining requests wait in the fabric, and
-/// all of them complete.
+/// A send queue may be deeper than the provider's queue (256 on `sockets`). The requests that do not fit there wait in
+/// the fabric, and all of them complete.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
 fn posts_never_exceed_the_providers_queue() {
     const DEPTH: u32 = 1024;
     let (mut fabric, mut other) = (start(SURVIVOR, "sockets", 4707), start(MORTAL, "sockets", 4707));
-    assert!(fabric.device().provider().send_depth() < DEPTH, "a provider with a shorter queue is needed here");
+    assert!(fabric.device().provider().send_depth() < DEPTH, "this test needs a provider with a shorter queue");
     let target = other.register(RegionSpec { purpose: Purpose(1), writer: SURVIVOR, bytes: 64 }).unwrap();
     other.grant(target, SURVIVOR, Access::Write).unwrap();
     let qp = fabric.connect(MORTAL, Service(1), QpConfig::reliable(DEPTH, 8)).unwrap();
     other.connect(SURVIVOR, Service(1), QpConfig::reliable(8, 8)).unwrap();
-    let region = until(&mut fabric, "the other one", |fabric| {
+    let region = until(&mut fabric, "the peer's region", |fabric| {
         other.drive();
         _ = other.next_event();
         while fabric.next_event().is_some() {}
@@ -203,8 +204,8 @@ fn killed_process_reconnects_on_tcp() {
 fn killed_process_reconnects_on_shm() {
     let killed = lives("shm", 4702);
     let left = || std::fs::read_dir("/dev/shm").unwrap().flatten().map(|file| file.file_name().into_string().unwrap());
-    // The survivor removes the names of the killed processes. Processes of other users may have left names of their
-    // own.
+    // The survivor removes the names of the killed processes' segments. Processes of other users may have left other
+    // names.
     let ours: Vec<_> = killed.into_iter().chain([std::process::id()]).map(|process| format!("{process}:")).collect();
     assert_eq!(left().find(|name| ours.iter().any(|ours| name.starts_with(ours))), None);
 }

@@ -1,9 +1,6 @@
 //! Raw operations on every provider in Debian's libfabric that works on one host.
 
-#![allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "memory and contexts belong to the pair, which outlives its operations"
-)]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "the pair owns memory and contexts and outlives its operations")]
 
 mod common;
 
@@ -19,22 +16,22 @@ const ATOMICS: Needs = Needs { tagged: false, rma: true, atomics: true, ordered_
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
 fn only_the_named_provider_is_used() {
-    let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");
+    let library = Libfabric::load().expect("libfabric loads; otherwise: apt-get install libfabric1");
     let choose = |wish: Wish| choose(library, &wish, MESSAGES);
     let absent = choose(common::wish("no-such-provider")).unwrap_err();
     assert!(matches!(&absent, ChooseError::Absent { there, .. } if there.iter().any(|name| name == "tcp;ofi_rxm")));
     assert!(absent.to_string().contains("name one of those"), "{absent}");
-    // libfabric puts a layer on the named provider. The result is another provider, and the error names it.
+    // libfabric adds a layer to the named provider. The result is another provider, which the error names.
     let layered = choose(common::wish("udp")).unwrap_err();
     assert!(matches!(&layered, ChooseError::Another { offered, .. } if offered == "udp;ofi_rxd"), "{layered}");
     let nowhere = Wish { address: Some("192.0.2.77".parse().unwrap()), ..common::wish("tcp;ofi_rxm") };
     let nowhere = Domain::open(library, choose(nowhere).unwrap()).unwrap();
     let failed = Endpoint::new(&nowhere, 16, false).unwrap_err();
-    assert_eq!(failed.provider, "tcp;ofi_rxm", "an address of no interface of this host: {failed}");
+    assert_eq!(failed.provider, "tcp;ofi_rxm", "no interface of this host has this address: {failed}");
     let device = Wish { device: Some("eth77".into()), ..common::wish("tcp;ofi_rxm") };
     let device = choose(device).unwrap_err();
     assert!(matches!(&device, ChooseError::Device { there, .. } if there == &["lo"]), "{device}");
-    // Without a name, shared memory is chosen, but only if all peers are on this host.
+    // If no provider is named, `shm` can be chosen only if all peers are on this host.
     let anything = |same_host| Wish { provider: None, same_host, ..common::wish("") };
     let local = choose(anything(true)).unwrap();
     assert!(["efa", "verbs;ofi_rxm", "shm"].contains(&local.provider()), "{local:?}");
@@ -76,21 +73,21 @@ fn tags_match_by_mask_and_unexpected_messages_are_queued() {
             pair.post(|pair| unsafe { pair.sides[0].endpoint.send_tagged(local, to, tag, context) });
         }
         pair.linger();
-        // On a provider whose masks do not match earlier messages, masks must not be used. Here the quirk stands for
-        // the missing capability.
+        // If a receive with a mask does not match earlier messages on this provider, check that the quirk is still
+        // necessary.
         if pair.quirks().masks_miss_unexpected {
             let (local, context) = (pair.local(1, 0, 8), pair.context(1, 9));
             pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 1 << 32, 0xffff_ffff, context) });
             pair.linger();
-            assert!(pair.sides[1].done.is_empty(), "{provider} finds them: the quirk is gone");
+            assert!(pair.sides[1].done.is_empty(), "{provider} matches earlier messages: remove the quirk");
             continue;
         }
-        // Any message of this kind: the lower half of the tag is a number.
+        // Receive any message of this kind. The lower half of the tag, which is its number, is ignored.
         let (local, context) = (pair.local(1, 0, 8), pair.context(1, 0));
         pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 0x1_0000_0000, 0xffff_ffff, context) });
         let received = pair.completes(1, 0);
         assert_eq!((received.tag, received.bytes, pair.word(1, 0)), (0x1_0000_0007, 8, 0x1_0000_0007), "{provider}");
-        // Its payload is received by exactly this tag.
+        // Receive the payload, which has exactly this tag.
         let (local, context) = (pair.local(1, 8, 64), pair.context(1, 1));
         pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 0x2_0000_0007, 0, context) });
         assert_eq!((pair.completes(1, 1).tag, pair.word(1, 1)), (0x2_0000_0007, 0x2_0000_0007), "{provider}");
@@ -135,7 +132,7 @@ fn cancelled_receive_completes_and_a_too_long_message_fails() {
         pair.post(|pair| unsafe { pair.sides[0].endpoint.send_tagged(local, to, 5, context) });
         match pair.completion(1, Some(1)) {
             Err(failure) => assert_eq!(failure.errno, Errno::TRUNCATED, "{provider}: {failure}"),
-            // `rxd` stores the part that fits and reports its length.
+            // `rxd` stores the part that fits and reports the length of that part.
             Ok(entry) => assert_eq!((provider, entry.bytes), ("udp;ofi_rxd", 8)),
         }
     }
@@ -192,7 +189,11 @@ fn atomics_return_the_old_value() {
         pair.post(|pair| unsafe { pair.sides[0].endpoint.fetch_add(old, operand, to, first) });
         pair.completes(0, 0);
         if pair.quirks().fetches_nothing {
-            assert_eq!((pair.word(0, 0), pair.word(1, 0)), (0, 42), "{provider} fetches: the quirk is gone");
+            assert_eq!(
+                (pair.word(0, 0), pair.word(1, 0)),
+                (0, 42),
+                "{provider} returns the old value: remove the quirk"
+            );
             continue;
         }
         assert_eq!((pair.word(0, 0), pair.word(1, 0)), (40, 42), "{provider}");
@@ -204,8 +205,9 @@ fn atomics_return_the_old_value() {
     }
 }
 
-/// `shm` maps endpoints of one process into each other directly. Closing one used to take its memory from another that
-/// already knew it, but whose address the closed one had not yet inserted.
+/// `shm` maps endpoints of one process into each other directly. Here a neighbour has inserted the address of the
+/// closed endpoint, but not the other way round. Closing the endpoint must not remove memory that the neighbour still
+/// uses.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
 fn endpoint_closed_before_it_knows_its_peer_harms_no_neighbour() {
@@ -217,7 +219,7 @@ fn endpoint_closed_before_it_knows_its_peer_harms_no_neighbour() {
         stays.know(&goes.address().unwrap()).unwrap();
         drop(goes);
         for round in 0..64 {
-            // Either result of the provider is accepted here.
+            // The send to the closed endpoint may succeed or fail.
             let _ = stays.send(round % 4, 64);
             let _ = stays.progress();
         }

@@ -1,10 +1,11 @@
-//! Signal handlers after loading libfabric. The test runs in a separate process, which loads the library once.
+//! Checks the signal handlers after libfabric is loaded. The test has its own process, because the library is loaded
+//! only once per process.
 
 use std::fs;
 
 use stentor_fabric_ofi::{Libfabric, Needs, Wish, choose};
 
-/// Returns the masks of caught and of ignored signals.
+/// Returns the masks of caught signals and of ignored signals.
 fn answers() -> Vec<String> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     status.lines().filter(|line| line.starts_with("SigCgt") || line.starts_with("SigIgn")).map(str::to_owned).collect()
@@ -15,7 +16,7 @@ fn answers() -> Vec<String> {
 fn loading_libfabric_keeps_the_signal_handlers() {
     let before = answers();
     assert_eq!(before.len(), 2, "{before:?}");
-    let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");
+    let library = Libfabric::load().expect("libfabric loads; otherwise: apt-get install libfabric1");
     let wish = Wish { provider: None, address: None, device: None, turn: 0, same_host: true };
     choose(library, &wish, Needs::default()).expect("a provider");
     assert_eq!(answers(), before);

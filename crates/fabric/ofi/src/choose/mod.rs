@@ -1,6 +1,6 @@
 //! Choice of the provider and of one of its devices.
 //!
-//! [`choose`] takes the provider that the configuration names, or the first available one of [`ORDER`]. A named
+//! [`choose`] selects the provider that the configuration names, or else the first available one of [`ORDER`]. A named
 //! provider or device is never replaced by another.
 
 pub(crate) mod order;
@@ -55,11 +55,11 @@ impl Wish {
 pub enum ChooseError {
     /// The named provider is not available. No other provider is used instead.
     #[error(
-        "provider {provider:?} is not there ({why}); there are: {}; name one of those, or install what {provider:?} needs",
+        "provider {provider:?} is not available ({why}); available: {}; name one of those, or install what {provider:?} needs",
         there.join(", ")
     )]
     Absent {
-        /// Name that was asked for.
+        /// Requested name.
         provider: String,
         /// Reason that libfabric returned.
         why: InfoError,
@@ -68,18 +68,18 @@ pub enum ChooseError {
     },
     /// None of the named providers is available. No other provider is used instead.
     #[error(
-        "none of the providers {} is there; there are: {}; name one of those, or install what one of them needs",
+        "none of the providers {} is available; available: {}; name one of those, or install what a requested one needs",
         asked.join(", "),
         there.join(", ")
     )]
     NoneOf {
-        /// Names that were asked for.
+        /// Requested names.
         asked: Vec<String>,
         /// Available providers.
         there: Vec<String>,
     },
     /// The provider is not available because the directory for its memory has too little room.
-    #[error("provider {provider:?} is not there: {shortage}; {REMEDY}")]
+    #[error("provider {provider:?} is not available: {shortage}; {REMEDY}")]
     NoRoom {
         /// Name of the provider.
         provider: String,
@@ -87,7 +87,7 @@ pub enum ChooseError {
         shortage: Shortage,
     },
     /// The provider is available, but not at this address.
-    #[error("provider {provider:?} has no device with the address {address}: name one of this host")]
+    #[error("provider {provider:?} has no device with the address {address}: configure an address of this host")]
     Address {
         /// Name of the provider.
         provider: String,
@@ -95,9 +95,9 @@ pub enum ChooseError {
         address: IpAddr,
     },
     /// libfabric offers another provider under this name.
-    #[error("asked for provider {asked:?}, libfabric offers {offered:?}: name that one if it is meant")]
+    #[error("provider {asked:?} was requested, but libfabric offers {offered:?}: name that provider if it is meant")]
     Another {
-        /// Name that was asked for.
+        /// Requested name.
         asked: String,
         /// Name that libfabric returned.
         offered: String,
@@ -107,16 +107,16 @@ pub enum ChooseError {
     Device {
         /// Name of the provider.
         provider: String,
-        /// Device that was asked for.
+        /// Requested device.
         device: String,
         /// Devices that the provider has.
         there: Vec<String>,
     },
     /// The provider's devices are present, but libfabric does not offer the provider. The next provider in the order is
-    /// not used because nobody has asked for it.
+    /// not used instead, because it was not requested.
     #[error(
-        "there are devices of {provider:?} ({}), and libfabric does not offer it: install a libfabric that has it, see that this \
-         user may use the devices, or name another provider; there are: {}",
+        "this host has devices of {provider:?} ({}), but libfabric does not offer that provider: install a libfabric that has \
+         it, check that this user may use the devices, or name another provider; available: {}",
         devices.join(", "),
         there.join(", ")
     )]
@@ -129,7 +129,7 @@ pub enum ChooseError {
         there: Vec<String>,
     },
     /// None of the providers in [`ORDER`] is available.
-    #[error("none of the providers {} is there: install a libfabric that has one", ORDER.join(", "))]
+    #[error("none of the providers {} is available: install a libfabric that has one of them", ORDER.join(", "))]
     None,
 }
 
@@ -166,7 +166,8 @@ fn named(library: &'static Libfabric, provider: &str, wish: &Wish, needs: Needs)
         }
     };
     let mut offered = Info::list(library, Some(provider), None, needs).map_err(absent)?;
-    // A provider with Internet addresses is asked for the intended address: an address that no device has is an error.
+    // Ask a provider with Internet addresses for a device with the configured address. An address that no device has is
+    // an error.
     if offered.first().is_some_and(Info::has_ip)
         && let Some(address) = wish.address
     {
@@ -195,7 +196,7 @@ fn pick(
         .unzip();
     if let Some(device) = device.filter(|_| !ours.is_empty()) {
         let at = ours.iter().position(|ours| ours.name == device);
-        return at.map(|at| (places[at], "the device that is named".to_owned())).ok_or_else(|| {
+        return at.map(|at| (places[at], "the device that the configuration names".to_owned())).ok_or_else(|| {
             let mut there: Vec<_> = ours.into_iter().map(|ours| ours.name).collect();
             there.dedup();
             ChooseError::Device { provider: provider.to_owned(), device: device.to_owned(), there }
@@ -219,7 +220,7 @@ pub fn providers(library: &'static Libfabric) -> Vec<Info> {
     found
 }
 
-/// Returns the devices of all those providers, each once, in the order in which libfabric lists them.
+/// Returns the devices of all [`providers`], each once, in the order in which libfabric lists them.
 #[must_use]
 pub fn devices(library: &'static Libfabric) -> Vec<ProviderDevice> {
     let mut found: Vec<ProviderDevice> = Vec::new();
@@ -253,7 +254,7 @@ mod tests {
             pick(&offered, provider, name, &Here { node: Some(1), distances: Vec::new(), turn })
         };
         assert_eq!([0, 1, 2].map(|turn| pick("efa", None, turn).unwrap().0), [2, 4, 2]);
-        assert_eq!(pick("efa", Some("a"), 0), Ok((1, "the device that is named".to_owned())));
+        assert_eq!(pick("efa", Some("a"), 0), Ok((1, "the device that the configuration names".to_owned())));
         let error = pick("efa", Some("x"), 0).unwrap_err();
         assert!(matches!(&error, ChooseError::Device { there, .. } if there == &["a", "b", "c"]), "{error}");
         let error = pick("verbs", Some("a"), 0).unwrap_err();

@@ -1,4 +1,4 @@
-//! The order in which providers are tried, and the rules for passing over one of them.
+//! The order in which providers are tried, and the rules by which one of them is skipped.
 
 use super::{ChooseError, ORDER};
 use crate::info::InfoError;
@@ -8,7 +8,7 @@ use crate::info::InfoError;
 pub(crate) enum Asked<'a> {
     /// The configuration names the providers, in this order.
     ByName,
-    /// The configuration names none. The kernel lists these EFA devices.
+    /// The configuration names no providers. Contains the EFA devices that the kernel lists.
     ByNobody(&'a [String]),
 }
 
@@ -19,9 +19,9 @@ pub(crate) fn usual(same_host: bool) -> Vec<String> {
 
 /// Returns the first provider in `names` that can be used.
 ///
-/// Providers that are not available are passed over. If the providers were named, those that fail are passed over as
-/// well. Otherwise a provider that fails, or one whose devices are present but that libfabric does not offer, is an
-/// error: the process may not switch to another provider that nobody asked for.
+/// Skips providers that are not available. If the configuration names the providers, those that fail are skipped, too.
+/// Otherwise it is an error if a provider fails, or if the host has devices of a provider that libfabric does not
+/// offer. The process must not switch to a provider that was not requested.
 pub(crate) fn first<T>(
     names: &[String],
     asked: Asked<'_>,
@@ -40,8 +40,8 @@ pub(crate) fn first<T>(
                     let devices = efa.to_vec();
                     return Err(ChooseError::PassedOver { provider: name.clone(), devices, there: there() });
                 }
-                // Other processes of this host chose the provider while there was room. A process that chose another
-                // provider would not reach them.
+                // Other processes of this host may have chosen this provider before the space was used up. A process
+                // with another provider could not reach them.
                 ChooseError::NoRoom { shortage, .. } if shortage.passes() => return Err(error),
                 ChooseError::Absent { why: InfoError::Nobody { .. }, .. }
                 | ChooseError::NoRoom { .. }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::errno::Errno;
 
-    /// A host on which only these providers are available.
+    /// A host on which only the listed providers are available.
     struct Host<'a>(&'a [&'a str]);
 
     impl Host<'_> {

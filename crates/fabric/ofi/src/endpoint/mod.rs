@@ -44,12 +44,13 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         let quirks = Quirks::of(self.domain.info());
         let address = self.address().unwrap_or_default();
-        // The lock is held while the endpoint closes, so that no neighbour inserts its address meanwhile.
+        // The lock is held until the endpoint is closed, so that no neighbour inserts this endpoint's address
+        // meanwhile.
         let mut neighbours = quirks.close_harms_neighbours.then(neighbours);
         let is_known = neighbours.as_mut().and_then(|them| them.remove(name(&address))).unwrap_or(false);
         if quirks.close_hangs || is_known {
-            // Nothing polls this endpoint's queue any more, so none of its operations makes progress. The objects that
-            // it depends on must stay alive.
+            // The endpoint is never closed. Nothing polls its queue any more, so none of its operations makes progress.
+            // The domain and the other objects that it depends on must stay open.
             std::mem::forget(Arc::clone(&self.domain));
             remove_segment(&address);
             return;
@@ -71,9 +72,8 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Creates and enables an endpoint with a completion queue of `entries` entries. Every operation that succeeds has
-    /// a completion there. Dropping the endpoint ends its outstanding operations: none of them accesses memory
-    /// afterwards.
+    /// Creates and enables an endpoint with a completion queue of `entries` entries, in which every successful
+    /// operation has a completion. After the endpoint is dropped, none of its operations accesses memory.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -81,33 +81,34 @@ impl Endpoint {
         let failed = |what: &'static str| move |errno| MakeError::new(domain.info(), what, errno);
         let _making = Making::begin(domain.info())?;
         let queue = CompletionQueue::new(domain, entries, waits)?;
-        let addresses = open_addresses(domain).map_err(failed("address vector"))?;
+        let addresses = open_addresses(domain).map_err(failed("an address vector"))?;
         let mut raw = ptr::null_mut();
         // SAFETY: a live libfabric object has a valid function table.
         let open = unsafe { (*(*domain.raw()).ops).endpoint };
-        let open = open.ok_or(Errno::NOT_SUPPORTED).map_err(failed("endpoint"))?;
+        let open = open.ok_or(Errno::NOT_SUPPORTED).map_err(failed("an endpoint"))?;
         // SAFETY: the domain lives as long as the `Arc`, which the endpoint keeps, and so does the description.
         let returned = unsafe { open(domain.raw(), domain.info().raw(), &raw mut raw, ptr::null_mut()) };
         // SAFETY: `fid_ep` begins with a `fid`, and the object was just created.
-        let raw: Fid<sys::fid_ep> = unsafe { Fid::new(returned, raw) }.map_err(failed("endpoint"))?;
+        let raw: Fid<sys::fid_ep> = unsafe { Fid::new(returned, raw) }.map_err(failed("an endpoint"))?;
         // SAFETY: queue and address vector are closed after the endpoint, by the order of fields.
-        unsafe { raw.bind(queue.fid(), bit::SEND | bit::RECV) }.map_err(failed("binding to a completion queue"))?;
+        unsafe { raw.bind(queue.fid(), bit::SEND | bit::RECV) }
+            .map_err(failed("an endpoint with a completion queue"))?;
         // SAFETY: as above.
-        unsafe { raw.bind(&addresses, 0) }.map_err(failed("binding to an address vector"))?;
+        unsafe { raw.bind(&addresses, 0) }.map_err(failed("an endpoint with an address vector"))?;
         let counter = Counter::new(domain).ok().filter(|_| domain.info().counts_writes()).filter(|counter| {
             // SAFETY: the counter is closed after the endpoint. If the provider cannot count writes, the endpoint has
             // no counter.
             unsafe { raw.bind(counter.fid(), bit::REMOTE_WRITE) }.is_ok()
         });
         // SAFETY: this command has no argument.
-        unsafe { raw.control(sys::FI_ENABLE as i32, ptr::null_mut()) }.map_err(failed("enabled endpoint"))?;
+        unsafe { raw.control(sys::FI_ENABLE as i32, ptr::null_mut()) }.map_err(failed("an enabled endpoint"))?;
         // SAFETY: the endpoint is live and enabled, and its tables do not change any more.
-        let operations = unsafe { Operations::of(raw.raw()) }.map_err(failed("operations"))?;
+        let operations = unsafe { Operations::of(raw.raw()) }.map_err(failed("an endpoint with all operations"))?;
         let (raw, addresses, queue) = (ManuallyDrop::new(raw), ManuallyDrop::new(addresses), ManuallyDrop::new(queue));
         let counter = ManuallyDrop::new(counter);
         let endpoint = Endpoint { raw, addresses, queue, counter, operations, domain: Arc::clone(domain) };
         if Quirks::of(domain.info()).close_harms_neighbours {
-            let address = endpoint.address().map_err(failed("address"))?;
+            let address = endpoint.address().map_err(failed("an endpoint with an address"))?;
             neighbours().insert(name(&address).to_vec(), false);
         }
         Ok(endpoint)
@@ -141,18 +142,18 @@ impl Endpoint {
     }
 
     /// Returns the number of peers' writes that have landed in this process's memory through this endpoint, or `None`
-    /// if the provider does not count them.
+    /// if the provider does not count such writes.
     #[inline]
     #[must_use]
     pub fn writes_landed(&self) -> Option<u64> {
         self.counter.as_ref().map(Counter::value)
     }
 
-    /// Returns this endpoint's address, which peers pass to [`know`](Self::know). Its bytes have a meaning only to the
+    /// Returns this endpoint's address, which peers pass to [`know`](Self::know). The bytes are meaningful only to the
     /// same provider.
     ///
     /// # Errors
-    /// The provider's error.
+    /// Returns the provider's error.
     pub fn address(&self) -> Result<Vec<u8>, Errno> {
         let mut address = vec![0; MAX_ADDRESS];
         let mut length = address.len();
@@ -168,7 +169,7 @@ impl Endpoint {
     /// them first.
     ///
     /// # Errors
-    /// The provider's error, or [`Errno::INVALID`] for bytes that are not an address of this provider.
+    /// Returns the provider's error, or [`Errno::INVALID`] if the bytes are not an address of this provider.
     pub fn know(&self, address: &[u8]) -> Result<PeerAddress, Errno> {
         let own = self.address()?;
         if !is_address(address, &own, self.domain.info().has_ip()) {
@@ -184,7 +185,8 @@ impl Endpoint {
         let mut peer = u64::MAX;
         // SAFETY: a live libfabric object has a valid function table.
         let insert = unsafe { (*(*self.addresses.raw()).ops).insert }.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: one address, padded with zeros so that a name is terminated, and room for one number.
+        // SAFETY: `padded` is one address, padded with zeros so that a name is terminated, and `peer` has room for one
+        // number.
         let count =
             unsafe { insert(self.addresses.raw(), padded.as_ptr().cast(), 1, &raw mut peer, 0, ptr::null_mut()) };
         match count {
@@ -194,13 +196,13 @@ impl Endpoint {
         }
     }
 
-    /// Cancels an operation. It still has a completion.
+    /// Cancels an operation. The operation still has a completion.
     ///
     /// # Errors
-    /// The provider's error: [`Errno::NOT_SUPPORTED`], or that there is no such operation.
+    /// Returns the provider's error: [`Errno::NOT_SUPPORTED`], or that no such operation is outstanding.
     ///
     /// # Safety
-    /// An operation was posted with this context, and its [`Scratch`](crate::Scratch) still exists.
+    /// An operation must have been posted with this context, and its [`Scratch`](crate::Scratch) must still exist.
     pub unsafe fn cancel(&self, context: *mut c_void) -> Result<(), Errno> {
         // SAFETY: a live libfabric object has a valid function table.
         let cancel = unsafe { (*(*self.raw.raw()).ops).cancel }.ok_or(Errno::NOT_SUPPORTED)?;
@@ -228,11 +230,12 @@ pub fn is_address(address: &[u8], own: &[u8], internet: bool) -> bool {
 }
 
 /// Removes the name of an endpoint's shared memory, for endpoints that are not closed or whose process was killed.
-/// Processes that have the memory open keep it; no other process can open it any more. Addresses without a name have no
-/// such memory.
+/// Processes that have the memory open keep it, but no other process can open it any more. Does nothing for an address
+/// that is not the name of a segment.
 pub(crate) fn remove_segment(address: &[u8]) {
     let name = address.strip_prefix(b"fi_shm://").and_then(|name| CStr::from_bytes_until_nul(name).ok());
-    // A valid name consists of process, user and number. No other name is removed, whatever a peer has sent.
+    // A valid name consists of digits and colons: process, user and number. Peers send these names, so no other file is
+    // removed.
     let is_segment = |name: &&CStr| name.to_bytes().iter().all(|byte| byte.is_ascii_digit() || *byte == b':');
     if let Some(name) = name.filter(is_segment) {
         // SAFETY: the pointer is to a terminated string.

@@ -1,10 +1,10 @@
 //! Operations of endpoints: the functions that the headers' inline functions call, looked up once per endpoint.
 //!
-//! Every operation returns [`Errno::AGAIN`] if the provider's queue is full. Nothing was posted then: drive the
-//! provider by reading the completion queue, and post again.
+//! Every operation returns [`Errno::AGAIN`] if the provider's queue is full. The operation is then not posted. The
+//! caller must read the completion queue, which drives the provider, and post again.
 //!
-//! `FI_MORE` is not offered. A provider may hold back operations that were posted with it until one is posted without
-//! it. That later post may fail with `FI_EAGAIN`, so the promise that more follows cannot be kept.
+//! `FI_MORE` is not supported. A provider may hold back operations that were posted with this flag until one is posted
+//! without it. Because that later post may fail with `FI_EAGAIN`, a caller cannot promise that it will follow.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -25,7 +25,7 @@ impl Default for Scratch {
 }
 
 /// Memory of this process that an operation uses, and the [descriptor](crate::Registration::descriptor) of its
-/// registration, which is null if the provider requires none.
+/// registration. The descriptor is null if the provider requires no registration.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
     /// Start of the memory.
@@ -50,16 +50,16 @@ pub struct Remote {
 /// Event at which a write completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completes {
-    /// The source may be reused. The write may still be lost.
+    /// The write completes when its source may be reused. It may still be lost afterwards.
     Sent,
-    /// The data is in the peer's memory (`FI_DELIVERY_COMPLETE`).
+    /// The write completes when its data is in the peer's memory (`FI_DELIVERY_COMPLETE`).
     Delivered,
 }
 
 type Ep = *mut sys::fid_ep;
 type Ptr = *mut c_void;
 
-/// Function pointers of an endpoint's operations. A provider may lack optional groups of them.
+/// Function pointers of an endpoint's operations. The groups in `Option` are optional for providers.
 #[derive(Clone, Copy)]
 pub(crate) struct Operations {
     send: unsafe extern "C" fn(Ep, *const c_void, usize, Ptr, u64, Ptr) -> isize,
@@ -126,10 +126,10 @@ impl Operations {
     /// Looks up the functions of an endpoint.
     ///
     /// # Safety
-    /// The endpoint is live and enabled.
+    /// The endpoint must be live and enabled.
     pub(crate) unsafe fn of(ep: Ep) -> Result<Operations, Errno> {
-        // SAFETY: guaranteed by the caller. A table pointer is valid, or null if the provider has no operations of its
-        // kind.
+        // SAFETY: guaranteed by the caller. Each table pointer is valid, or null if the provider does not support that
+        // kind of operations.
         let (ep, message) = unsafe { (&*ep, (*ep).msg.as_ref()) };
         let message = message.ok_or(Errno::NOT_SUPPORTED)?;
         // SAFETY: as above.
@@ -149,9 +149,9 @@ impl Operations {
 /// Every operation is posted with a context, which its completion returns.
 ///
 /// # Safety
-/// For all operations: local memory and the context's [`Scratch`] stay valid until the completion arrives or the
-/// endpoint is dropped, and nothing else uses them meanwhile. The source of a send or write is not changed until then.
-/// The peer was inserted by this endpoint.
+/// For all operations: local memory and the context's [`Scratch`] must stay valid until the completion arrives or the
+/// endpoint is dropped, and nothing else may use them meanwhile. The source of a send or write must not change until
+/// then. The peer must have been inserted by this endpoint.
 impl Endpoint {
     /// Sends a message.
     ///
@@ -205,7 +205,7 @@ impl Endpoint {
     }
 
     /// Sends a short message (see [`Info::inject_bytes`](crate::Info::inject_bytes)), which the provider copies during
-    /// the call. It has a completion only if it fails.
+    /// the call. The operation has a completion only if it fails.
     ///
     /// # Errors
     /// See the module; [`Errno::NOT_SUPPORTED`] if the provider cannot inject.
@@ -251,7 +251,8 @@ impl Endpoint {
         Errno::posted(returned)
     }
 
-    /// Sends a short tagged message, which the provider copies during the call. It has a completion only if it fails.
+    /// Sends a short tagged message, which the provider copies during the call. The operation has a completion only if
+    /// it fails.
     ///
     /// # Errors
     /// See the module; [`Errno::NOT_SUPPORTED`] if the provider cannot inject.

@@ -24,8 +24,8 @@ const fn wish(atomics: bool, tagged: bool, ordered_writes: bool) -> Needs {
     Needs { rma: true, tagged, atomics, ordered_writes }
 }
 
-/// Configuration of the choice and use of a provider. All processes must end up with the same provider: peers with
-/// another one are refused.
+/// Configuration of the choice and use of a provider. All processes must use the same provider: peers with another one
+/// are refused.
 #[derive(Clone, Debug)]
 pub struct OfiConfig {
     /// Providers to try, in order. If the list is empty, the providers of [`ORDER`](crate::ORDER) are tried.
@@ -36,12 +36,12 @@ pub struct OfiConfig {
     /// Maximum length of one message or write, in bytes.
     pub message_bytes: u32,
     /// `true` if the process may sleep until a completion arrives. Completion queues with a wait object cost system
-    /// calls at every poll. Without it, a sleeping process polls every 50 us.
+    /// calls at every poll. If `false`, a sleeping process polls every 50 us.
     pub waits: bool,
-    /// Approximate time for which a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    /// Approximate time after which a SEND or WRITE_WITH_IMM fails if the peer has not posted a receive.
     pub rnr_timeout: Duration,
-    /// Maximum time that a peer may take to confirm that it has stopped using a revoked region. After that, all
-    /// connections with it are broken.
+    /// Maximum time that a peer may take to confirm that it has stopped using a revoked region. After this time, all
+    /// connections with the peer are broken.
     pub fence_timeout: Duration,
     /// Capabilities of the provider that are hidden.
     pub mask: CapabilityMask,
@@ -66,7 +66,7 @@ impl OfiConfig {
     /// Returns the provider that a process with this configuration would use.
     ///
     /// # Errors
-    /// The errors of [`NetFabric::start`](stentor_fabric_net::NetFabric::start).
+    /// Returns the same errors as [`NetFabric::start`](stentor_fabric_net::NetFabric::start).
     pub fn choose(&self, net: &NetConfig) -> Result<Info, StartError> {
         let address = net.own_address().ok().map(|address| address.ip());
         let same_host = net.addresses.iter().flatten().all(|address| address.ip().is_loopback());
@@ -81,7 +81,7 @@ impl OfiConfig {
     }
 }
 
-/// Returns the number of earlier processes on this process's host, or the process's index if it has no address.
+/// Returns the number of processes with smaller ids on the same host, or this process's id if it has no address.
 fn turn(net: &NetConfig) -> usize {
     let ip = |address: &Option<SocketAddr>| address.map(|address| address.ip());
     let me = net.me.index();
@@ -105,9 +105,9 @@ fn with_most(library: &'static Libfabric, wish: &Wish) -> Result<Info, ChooseErr
 /// Checks that the provider can implement the contract.
 fn fits(info: &Info) -> Result<(), StartError> {
     let lacks = match () {
-        () if info.memory_modes().endpoint => "its memory belongs to endpoints (FI_MR_ENDPOINT)",
-        () if info.immediate_bytes() < 4 => "it has no immediates of 32 bits",
-        () if !info.orders().send_after_send => "its messages come in any order",
+        () if info.memory_modes().endpoint => "it binds registered memory to endpoints (FI_MR_ENDPOINT)",
+        () if info.immediate_bytes() < 4 => "it does not support immediates of 32 bits",
+        () if !info.orders().send_after_send => "it does not deliver messages in order",
         () => return Ok(()),
     };
     Err(StartError::Unfit { provider: info.provider().to_owned(), lacks })
@@ -127,7 +127,7 @@ pub enum StartError {
     #[error(transparent)]
     Make(#[from] MakeError),
     /// The provider cannot implement the contract.
-    #[error("provider {provider:?} cannot be a fabric: {lacks}; name another one")]
+    #[error("provider {provider:?} cannot be used as a fabric: {lacks}; name another provider")]
     Unfit {
         /// Name of the provider.
         provider: String,

@@ -1,5 +1,5 @@
-//! The ends of all connections, as the connection manager drives them through [`Transport`], and the state that they
-//! share.
+//! Implements [`Transport`], by which the connection manager drives the ends of all connections, and defines the state
+//! that the ends share.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,23 +19,24 @@ use crate::PageMemory;
 use crate::endpoint::Endpoint;
 use crate::quirks::Quirks;
 
-/// epoll data of completion queues.
+/// epoll data that identifies completion queues.
 pub(super) const QUEUE: u64 = 1;
 
 /// State shared by all queue pairs.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Completions that wait to be polled. For a request, also the life that posted it and the number of that life's
-    /// requests that are finished with it.
+    /// Completions that wait to be polled. The completion of a request also has the number of its queue pair's life,
+    /// and the number below which all requests of that life are finished.
     pub(super) ready: VecDeque<(Completion, Option<(u32, u64)>)>,
     pub(super) broken: VecDeque<QpId>,
-    /// Keys of peers' regions that must not be used any more.
+    /// Keys of peers' regions that this process must not use any more.
     pub(super) fenced: HashSet<u64>,
-    /// Peers that have confirmed a fence, by queue pair, life and key.
+    /// Confirmations of fences by peers, each as queue pair, life and key.
     pub(super) answered: Vec<(QpId, u32, u64)>,
     /// Memory of the regions, by region.
     pub(super) memories: Vec<Arc<PageMemory>>,
-    /// `true` if a write has landed or a request has completed since [`arm`](stentor_fabric::Fabric::arm).
+    /// `true` if a write has landed or a request has completed since the last call of
+    /// [`arm`](stentor_fabric::Fabric::arm).
     pub(super) rung: bool,
     pub(super) armed: bool,
     /// `true` if the provider guarantees order between writes.
@@ -53,8 +54,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Returns an immediate as the provider carries it. It includes the length if there is room, because not all
-    /// providers report the length.
+    /// Returns an immediate in the form that is passed to the provider. It includes the length if the provider's
+    /// immediates have 64 bits, because not all providers report the length.
     pub(super) fn immediate(&self, imm: u32, bytes: usize) -> u64 {
         if self.wide { u64::from(imm) | (bytes as u64) << 32 } else { imm.into() }
     }
@@ -67,7 +68,7 @@ impl Shared {
     /// Removes an endpoint's descriptor from epoll, before the endpoint is closed.
     pub(super) fn forget(&self, endpoint: &Endpoint) {
         if let Some(descriptor) = endpoint.queue().descriptor() {
-            // SAFETY: the endpoint is still open, and its descriptor with it.
+            // SAFETY: the endpoint is still open, so its descriptor is open, too.
             let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
             let _ = epoll::delete(&self.epoll, descriptor);
         }
@@ -92,7 +93,7 @@ impl Shared {
     }
 }
 
-/// Reason why endpoints cannot be created, for the user.
+/// The reason why endpoints cannot be created, which is reported to the user.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     why: Option<String>,
@@ -111,7 +112,7 @@ impl Trouble {
         }
     }
 
-    /// Takes the reason.
+    /// Returns the reason, if it has not been reported yet.
     pub(super) fn next(&mut self) -> Option<String> {
         let why = self.why.take();
         self.told |= why.is_some();
@@ -155,8 +156,8 @@ impl OfiDevice {
 
 /// Splits an end into its token and the provider's address.
 fn parts(end: &End) -> Result<(u64, &[u8]), String> {
-    let End::Opaque(bytes) = end else { return Err("it is none of libfabric".to_owned()) };
-    let (token, address) = bytes.split_first_chunk().ok_or("it has no address")?;
+    let End::Opaque(bytes) = end else { return Err("the peer's end is not an end of libfabric".to_owned()) };
+    let (token, address) = bytes.split_first_chunk().ok_or("the peer's end has no address")?;
     Ok((u64::from_be_bytes(*token), address))
 }
 
@@ -172,12 +173,15 @@ impl Transport for OfiDevice {
         let life = Life::new(&self.domain, Sizes { sends, tagged: receives, receives }, self.shared.waits, fresh_key());
         let life = life.map_err(|error| error.to_string()).inspect_err(|why| self.trouble.failed(why))?;
         self.trouble.made();
-        let address = life.endpoint().address().map_err(|errno| format!("it does not tell its address: {errno}"))?;
-        self.shared.watch(life.endpoint()).map_err(|error| format!("it cannot be waited for: {error}"))?;
+        let address =
+            life.endpoint().address().map_err(|errno| format!("the endpoint's address cannot be read: {errno}"))?;
+        self.shared
+            .watch(life.endpoint())
+            .map_err(|error| format!("epoll cannot watch the completion queue: {error}"))?;
         let mut bytes = life.token.to_be_bytes().to_vec();
         bytes.extend(address);
         if bytes.len() > stentor_fabric_net::MAX_ADDRESS {
-            return Err(format!("its address has {} bytes", bytes.len() - 8));
+            return Err(format!("the endpoint's address is too long: {} bytes", bytes.len() - 8));
         }
         let seen = life.endpoint().queue().descriptor().is_some() && !Quirks::of(self.domain.info()).silent_writes;
         end.bells = !seen && life.endpoint().writes_landed().is_none();
@@ -188,7 +192,7 @@ impl Transport for OfiDevice {
     fn meet(&mut self, qp: QpId, _: &End, theirs: &End) -> Result<(), String> {
         let Some(life) = &mut self.ends[qp.index()].life else { return Ok(()) };
         let (token, address) = parts(theirs)?;
-        life.know(address).map_err(|errno| format!("its address is not one: {errno}"))?;
+        life.know(address).map_err(|errno| format!("the peer's address is refused: {errno}"))?;
         life.their_token = token;
         Ok(())
     }
@@ -196,8 +200,8 @@ impl Transport for OfiDevice {
     fn ready(&mut self, qp: QpId, _: &End, _: &End) -> Result<(), String> {
         let end = &mut self.ends[qp.index()];
         if let Some(life) = &mut end.life {
-            // This is the first frame. Until it arrives, the peer does not know that the provider has connected the two
-            // endpoints.
+            // Send the first frame. Until this frame arrives, the peer does not know that the provider has connected
+            // the two endpoints.
             life.say(FrameKind::Bell);
         }
         end.advance(&mut self.shared);

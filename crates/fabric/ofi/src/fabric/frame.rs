@@ -1,8 +1,8 @@
 //! Frames: control messages between the ends of a connection, which carry SENDs in pieces, credits for posted receives,
 //! and fences.
 //!
-//! Every frame begins with the token that its receiver has put into its connection offer. Late frames from a closed
-//! end, and frames from a process that only knows the address, carry another token and are dropped.
+//! Every frame begins with the token that its receiver has sent in its connection offer. Late frames from a closed end
+//! have another token, and so do frames from a process that knows only the address. Such frames are dropped.
 
 /// Length of a frame's header, in bytes.
 pub(super) const HEADER: usize = 32;
@@ -18,11 +18,12 @@ pub(super) enum FrameKind {
     Piece { whole: u32, offset: u32, imm: Option<u32> },
     /// The next SEND is longer than its receive. The sender does not send it, and the connection breaks.
     TooLong,
-    /// Receives were posted. The data is the length of each, in 4 bytes.
+    /// The sender of the frame has posted receives. The frame's data is the length of each receive, in 4 bytes.
     Credits,
-    /// Stop using the region with this key, and confirm when no operation on it is outstanding any more.
+    /// The receiver of the frame must stop using the region with this key, and must send `Fenced` when none of its
+    /// operations on the region is outstanding any more.
     Fence { key: u64 },
-    /// No operation on the region with this key is outstanding, and none will be posted.
+    /// Reply to `Fence`: no operation on the region with this key is outstanding, and none will be posted.
     Fenced { key: u64 },
     /// A write has landed. This frame is sent to receivers that cannot detect a write otherwise.
     Bell,

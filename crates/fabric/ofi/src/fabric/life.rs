@@ -1,7 +1,7 @@
-//! One life of a queue pair.
+//! One life of a queue pair: the time from connecting to breaking.
 //!
-//! Each life has an endpoint of its own, which is closed when the queue pair breaks. A new life therefore receives
-//! nothing from an old one, and nothing that was posted in an old life lands after its end.
+//! Each life has an endpoint of its own, which is closed when the queue pair breaks. A new life therefore receives no
+//! messages of an old one, and no operation of an old life lands after the end of that life.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -35,15 +35,15 @@ const CREDITS: usize = (FRAME - HEADER) / 4;
 pub(super) enum Owner {
     /// A slot of the send queue.
     Send(usize),
-    /// A receive for frames.
+    /// A posted receive for frames.
     Frame(usize),
-    /// A control frame of this end, which is not part of a SEND.
+    /// A control frame that this end sends. It is not a piece of a SEND.
     Speech(usize),
     /// A tagged receive.
     Tagged(usize),
 }
 
-/// An event that polling has returned.
+/// An event that a poll of the completion queue has returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Came {
     /// An operation succeeded.
@@ -74,7 +74,7 @@ pub(super) struct Life {
     peer: Option<PeerAddress>,
     scratch: Scratches,
     sizes: Sizes,
-    /// Headers of frames by slot of the send queue, followed by inline data.
+    /// Memory for the frame headers of SENDs, one per slot of the send queue, followed by the ring of inline data.
     sending: Registration,
     inline: InlineRing,
     frames: Registration,
@@ -84,13 +84,13 @@ pub(super) struct Life {
     /// Free buffers for control frames.
     free: Vec<usize>,
     speech: Vec<u8>,
-    /// Control frames that are still to be sent.
+    /// Control frames that have yet to be sent.
     unsaid: VecDeque<FrameKind>,
     /// Lengths of receives that are not yet reported to the peer.
     untold: VecDeque<u32>,
-    /// Token of the peer's frames.
+    /// Token in frames from the peer.
     pub(super) token: u64,
-    /// Token of frames to the peer.
+    /// Token in frames to the peer.
     pub(super) their_token: u64,
     their_address: Vec<u8>,
     /// Number of operations that are posted to the provider.
@@ -99,8 +99,8 @@ pub(super) struct Life {
 }
 
 impl Drop for Life {
-    /// Removes the name of the peer's shared memory. An endpoint has only one peer in its life, so no process needs the
-    /// name any more, and a killed process cannot remove it.
+    /// Removes the name of the peer's shared memory. The peer's endpoint has only this connection, so no process needs
+    /// the name any more. If the peer was killed, it could not remove the name itself.
     fn drop(&mut self) {
         remove_segment(&self.their_address);
     }
@@ -118,7 +118,8 @@ impl Life {
         let endpoint = Endpoint::new(domain, operations + sizes.receives + 64, waits)?;
         let own = |what: &str, bytes: usize| {
             let memory = PageMemory::zeroed(bytes.next_multiple_of(WORD).max(WORD));
-            let failed = || MakeError::new(domain.info(), format!("{bytes} bytes for {what}"), Errno::NO_MEMORY);
+            let failed =
+                || MakeError::new(domain.info(), format!("{bytes} bytes of memory for {what}"), Errno::NO_MEMORY);
             Registration::new(domain, &memory.ok_or_else(failed)?, None, super::fresh_key(), None)
         };
         let inline_bytes = InlineRing::bytes_for(sizes.sends as u64, INLINE as u64);
@@ -126,9 +127,9 @@ impl Life {
             peer: None,
             scratch: Scratches((0..operations).map(|_| Scratch::default()).collect()),
             sizes,
-            sending: own("what is sent", sizes.sends * SLOT + inline_bytes as usize)?,
+            sending: own("frame headers and inline data", sizes.sends * SLOT + inline_bytes as usize)?,
             inline: InlineRing::new(inline_bytes),
-            frames: own("frames", FRAMES * FRAME)?,
+            frames: own("received frames", FRAMES * FRAME)?,
             speeches: own("frames to send", SPEECHES * FRAME)?,
             unposted: (0..FRAMES).rev().collect(),
             free: (0..SPEECHES).collect(),
@@ -188,8 +189,8 @@ impl Life {
         (&raw mut self.scratch.0[n]).cast()
     }
 
-    /// Polls the completion queue. Successes are stored in the batch, a failure is returned. The flag is `true` if the
-    /// queue is then empty; a further poll could cost a system call for nothing.
+    /// Polls the completion queue. Stores successes in the batch and returns a failure. The second value is `true` if
+    /// the queue is known to be empty, so that the caller can avoid a poll that would only cost a system call.
     #[inline]
     pub(super) fn poll(&mut self, batch: &mut Batch) -> (Option<Came>, bool) {
         match self.endpoint.queue().take(batch) {
@@ -215,7 +216,8 @@ impl Life {
         came
     }
 
-    /// Returns whether a write of the peer has landed since the last call, if the provider counts writes.
+    /// Returns whether a write of the peer has landed since the last call. Always `false` if the provider does not
+    /// count writes.
     pub(super) fn has_landed(&mut self) -> bool {
         let landed = self.endpoint.writes_landed().unwrap_or(0);
         std::mem::replace(&mut self.landed, landed) != landed
@@ -229,8 +231,8 @@ impl Life {
         }
     }
 
-    /// Copies inline data, directly after the previous copy if there is room, so that the data of adjoining WRITEs also
-    /// adjoins. At most as many requests as the send queue holds use this memory at once.
+    /// Copies inline data into registered memory, directly after the previous copy if there is room. The data of
+    /// adjoining WRITEs then adjoins there, too. The memory suffices for as many requests as the send queue holds.
     pub(super) fn copy_inline(&mut self, data: &[u8]) -> Local {
         let bytes = data.len().next_multiple_of(WORD) as u64;
         let offset = self.inline.take(bytes).expect("the ring holds inline data for the whole send queue");
@@ -240,7 +242,8 @@ impl Life {
         Local { start, bytes: data.len(), descriptor }
     }
 
-    /// Returns the position up to which inline data is free once all requests posted so far are finished.
+    /// Returns the position in the inline ring up to which the data can be freed once all requests posted so far are
+    /// finished.
     #[inline]
     pub(super) fn inline_taken(&self) -> u64 {
         self.inline.taken()
@@ -286,13 +289,13 @@ impl Life {
         Ok(())
     }
 
-    /// Counts an operation that was posted to the provider. A provider with more operations than its queue holds may
-    /// lose completions.
+    /// Counts an operation that was posted to the provider. If more operations are posted than its queue holds, the
+    /// provider may lose completions.
     #[inline]
     fn has_one_more(&mut self) {
         self.under_way += 1;
         let depth = self.endpoint.domain().info().send_depth() as usize;
-        debug_assert!(self.under_way <= depth, "{} operations in a queue of {depth}", self.under_way);
+        debug_assert!(self.under_way <= depth, "{} operations are posted to a queue of {depth}", self.under_way);
     }
 
     pub(super) fn receive_tagged(&mut self, n: usize, local: Local, tag: u64, ignore: u64) -> Result<(), Errno> {
@@ -304,8 +307,8 @@ impl Life {
 
     pub(super) fn cancel_tagged(&mut self, n: usize) {
         let context = self.context(Owner::Tagged(n));
-        // SAFETY: a receive was posted with this context, which still exists. The provider does not find a receive that
-        // has completed.
+        // SAFETY: a receive was posted with this context, whose scratch still exists. If the receive has completed, the
+        // provider does not find it.
         let _ = unsafe { self.endpoint.cancel(context) };
     }
 
@@ -317,12 +320,12 @@ impl Life {
         Some((kind, bytes - HEADER))
     }
 
-    /// Copies a frame's data.
+    /// Copies the data of the frame in buffer `n` to `to`.
     pub(super) fn copy_piece(&self, n: usize, to: &mut [u8]) {
         load(self.frames.memory().words(), n * FRAME + HEADER, to);
     }
 
-    /// Marks the frame receive as ready to be posted again.
+    /// Marks frame receive `n` for being posted again.
     pub(super) fn done_with(&mut self, n: usize) {
         self.unposted.push(n);
     }
@@ -350,7 +353,7 @@ impl Life {
         self.untold.push_back(bytes);
     }
 
-    /// Posts frame receives again and sends pending credits and control frames.
+    /// Posts consumed frame receives again, and sends pending credits and control frames.
     #[inline]
     pub(super) fn talk(&mut self) {
         if !(self.unposted.is_empty() && self.unsaid.is_empty() && self.untold.is_empty()) {

@@ -1,14 +1,14 @@
-//! The contract of `stentor-fabric` on a libfabric provider: endpoints are the device of a [`NetFabric`].
+//! Implements the contract of `stentor-fabric` on a libfabric provider, as the device of a [`NetFabric`].
 //!
 //! Every life of a queue pair has an endpoint of its own. The provider executes WRITE, READ, atomics and tagged
-//! messages. A SEND is cut into pieces, which arrive in memory of the receiving end and are copied from there into the
-//! receive, because the provider's receives know neither WRITE_WITH_IMM nor budgets. A request that needs a receive
-//! waits at the sender until the receiver has reported one.
+//! messages. A SEND is split into pieces. The pieces arrive in buffers of the receiving end and are copied from there
+//! into the receive, because the provider's own receives are not consumed by WRITE_WITH_IMM and set no time limit for a
+//! sender that waits for one. A request that needs a receive waits at the sender until the receiver has reported one.
 //!
 //! # Protection
 //!
-//! The sender checks its own grants and refuses what a peer would refuse. The peer's provider refuses the rest by keys
-//! that cannot be guessed.
+//! The sender refuses requests for which the peer has granted it no access. The peer's provider refuses the operations
+//! of a process that skips this check, because keys cannot be guessed.
 //!
 //! The control connections are authenticated. Traffic on the provider is neither authenticated nor encrypted. Only the
 //! two ends know the tokens and keys, but a process that learns an endpoint's address can send it tagged messages. Like
@@ -53,7 +53,7 @@ use regions::{Grant, Revocation, fresh_key};
 
 /// Maximum depth of a queue.
 const DEPTH_LIMIT: u32 = 1 << 11;
-/// Maximum sleep if completion queues have no descriptor, because the process must then poll.
+/// Maximum sleep if completion queues have no descriptors. The process then polls after every sleep.
 const LOOKING: Duration = Duration::from_micros(50);
 
 /// One process of a cluster on a libfabric provider.
@@ -92,8 +92,8 @@ impl OfiDevice {
         self.mask
     }
 
-    /// Returns the reason why connections cannot be re-established. Each reason is returned once until a connection
-    /// succeeds.
+    /// Returns the reason why connections cannot be re-established, if it has not been returned since the last
+    /// connection succeeded.
     pub fn next_trouble(&mut self) -> Option<String> {
         self.trouble.next()
     }
@@ -108,8 +108,8 @@ fn protocol(info: &Info) -> String {
     }
 }
 
-/// Returns whether a provider finds a peer's memory by process id. A process has another id in every PID namespace, so
-/// across namespaces processes do not find their peer or find another process.
+/// Returns whether a provider finds a peer's memory by process id. Process ids differ between PID namespaces, so a
+/// process in another namespace would find no peer or a wrong process.
 fn names_by_pid(provider: &str) -> bool {
     has_segments(provider)
 }
@@ -150,7 +150,7 @@ impl Device for OfiDevice {
     type Sets = NoSets<Self>;
     type StartError = StartError;
 
-    /// Opens a provider. The caller should print [`provider`](OfiDevice::provider), which is the one that was chosen.
+    /// Opens a provider. The caller should print the chosen [`provider`](OfiDevice::provider).
     fn open(net: &NetConfig, config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<(Self, NoSets<Self>), StartError> {
         let info = config.choose(net)?;
         let capabilities = capabilities(&config, &info);
@@ -193,14 +193,15 @@ impl Device for OfiDevice {
         &self.capabilities
     }
 
-    /// A provider may support two protocols (`efa` and `efa-direct`). The providers negotiate versions of one protocol
+    /// Returns the protocol, which must be equal at both ends. It contains the provider's protocol number, because one
+    /// provider may support several protocols (`efa` and `efa-direct`). Providers negotiate the version of a protocol
     /// themselves.
     fn protocol(&self) -> String {
         protocol(self.domain.info())
     }
 
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
-        // A repeated number replaces a queue pair whose life did not begin.
+        // If a queue pair could not begin its life, the next one has the same number and replaces it.
         self.ends.truncate(qp.index());
         self.ends.push(Qp::new(qp, peer, config, false));
         Ok(())
@@ -298,7 +299,7 @@ impl Device for OfiDevice {
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
-        // This also posts requests that could not be posted before.
+        // Driving also posts requests that could not be posted before.
         let mut count = self.drive_into(out);
         while count < out.len()
             && let Some((completion, frees)) = self.shared.ready.pop_front()
@@ -316,9 +317,9 @@ impl Device for OfiDevice {
     }
 
     fn arm(&mut self) {
-        // Only writes that land after this point count as news.
+        // Ignore writes that landed earlier: only later ones ring.
         self.ends.iter_mut().filter_map(|qp| qp.life.as_mut()).for_each(|life| _ = life.has_landed());
-        // `may_wait` resets descriptors that have signalled already.
+        // `may_wait` resets descriptors that are already readable.
         for _ in 0..4 {
             self.drive();
             if self.may_wait() {
@@ -347,7 +348,7 @@ impl Device for OfiDevice {
         } else if self.may_wait() {
             longest
         } else {
-            // Completions are queued already.
+            // Completions are already queued, so the process must not sleep.
             Duration::ZERO
         }
     }
@@ -360,8 +361,8 @@ impl Device for OfiDevice {
         self.shared.armed = false;
     }
 
-    /// Returns `false` if completion queues have no descriptors, because the process could not wait for landed writes
-    /// then.
+    /// Returns `false` if completion queues have no descriptors, because the process then cannot wait for landed
+    /// writes.
     fn has_descriptors(&self) -> bool {
         self.has_queue_descriptors()
     }

@@ -10,7 +10,7 @@ use super::work::{There, Work};
 use crate::endpoint::Local;
 
 impl OfiDevice {
-    /// Returns a region's memory in the form that operations require. The span was checked.
+    /// Returns a region's memory in the form that operations require. The caller must have checked the span.
     pub(super) fn local(&self, span: Span) -> Local {
         let local = self.locals.get(span.region.index()).and_then(Option::as_ref);
         let descriptor = local.map_or(std::ptr::null_mut(), |made| made.descriptor());
@@ -21,7 +21,8 @@ impl OfiDevice {
         Local { start, bytes: span.bytes as usize, descriptor }
     }
 
-    /// Returns a location in a peer's memory if the peer has granted the access that is needed there.
+    /// Returns a location in a peer's memory, or `None` if the peer has not granted the access that the operation
+    /// needs.
     fn there(&self, remotes: &Remotes, qp: QpId, span: &RemoteSpan, bytes: u64, needs: Access) -> Option<There> {
         let of = self.ends[qp.index()].peer;
         let granted = remotes.granted(&span.region).filter(|_| span.region.peer == of)?;
@@ -73,7 +74,7 @@ impl OfiDevice {
         work.unwrap_or(Work::Refused)
     }
 
-    /// Executes one-sided verbs of a process to itself at once, word by word.
+    /// Executes a one-sided verb on this process's own memory at once, word by word.
     pub(super) fn post_to_itself(
         &mut self,
         remotes: &Remotes,
@@ -114,7 +115,7 @@ impl OfiDevice {
                         .store(old.unwrap_or_else(|old| old), Ordering::Release);
                 })
             }
-            _ => return Err(PostError::Unsupported("messages of a process to itself")),
+            _ => return Err(PostError::Unsupported("messages from a process to itself")),
         };
         let (end, shared) = (&mut self.ends[qp.index()], &mut self.shared);
         match done {

@@ -1,4 +1,4 @@
-//! A queue pair over all its lives: the send queue, the receives, and their completion.
+//! A queue pair throughout all its lives: the send queue, the receives, and their completions.
 //!
 //! Requests are posted to the provider in order and reported in order, whatever the order of the provider's
 //! completions. A request that needs a receive of the peer waits until the peer has reported one, and all later
@@ -22,10 +22,10 @@ use crate::cq::{Batch, Success};
 use crate::endpoint::{Completes, Local, Remote};
 use crate::errno::Errno;
 
-/// Time that the sender of a `TooLong` frame waits for the peer to break the connection.
+/// Time for which the sender of a `TooLong` frame waits for the peer to break the connection.
 const DOOM: Duration = Duration::from_millis(100);
 
-/// Factor by which a request waits longer for a receive while no frame has arrived from the peer.
+/// Factor by which the time limit for a receive is longer while no frame has arrived from the peer.
 const UNHEARD: u32 = 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +34,9 @@ enum State {
     /// The request is posted to the provider.
     Posted,
     Done,
-    /// The request fails when all earlier requests are complete.
+    /// The request fails with this status once all earlier requests are complete.
     Failing(Status),
-    /// The peer was sent a `TooLong` frame, at this time.
+    /// A `TooLong` frame was sent to the peer at this time. The request fails with this status.
     Doomed(Status, Instant),
 }
 
@@ -50,7 +50,7 @@ struct Request {
     work: Work,
     /// Number of following requests that were merged into this one.
     joined: usize,
-    /// Inline data before this position is free once the request is finished.
+    /// Position in the inline ring up to which the data can be freed once the request is finished.
     taken: u64,
 }
 
@@ -79,9 +79,9 @@ pub(super) struct Qp {
     first: u64,
     /// Index in `sends` of the next request to post to the provider.
     next: usize,
-    /// Requests before this number have released their slots.
+    /// Number below which all requests have released their slots.
     freed: u64,
-    /// Lengths of the peer's receives that are not used yet.
+    /// Lengths of the peer's reported receives that no request has used yet.
     credits: VecDeque<u32>,
     starving: Option<Instant>,
     receives: VecDeque<Receive>,
@@ -171,8 +171,8 @@ impl Qp {
         self.sends.push_back(Request { id, opcode, signalled, state, work, joined: 0, taken });
     }
 
-    /// Returns whether the request pushed last is a write that may wait to be merged. At `most` waiting bytes, it may
-    /// not.
+    /// Returns whether the request that was pushed last is a write that may wait to be merged. It may not wait once
+    /// `most` bytes are waiting.
     #[inline]
     pub(super) fn may_wait(&mut self, most: usize) -> bool {
         let last = self.sends.back().filter(|entry| self.config.merges && entry.state == State::Queued);
@@ -181,8 +181,8 @@ impl Qp {
         self.waiting < most
     }
 
-    /// Injects a short tagged message if no request is queued before it. Returns `true` if the provider took it; the
-    /// request is complete then.
+    /// Injects a short tagged message if no request is queued before it. Returns `true` if the provider accepted it;
+    /// the request is then complete.
     #[inline]
     pub(super) fn inject_tagged(&mut self, data: &[u8], tag: u64, (id, signalled): (u64, bool)) -> bool {
         let is_next = self.next == self.sends.len();
@@ -251,7 +251,8 @@ impl Qp {
         let Some(life) = &mut self.life else { return true };
         let mut batch = Batch::new();
         let (failed, is_all) = life.poll(&mut batch);
-        // Reading the counter drives the provider once more, so it is read only before the process sleeps.
+        // Reading the counter drives the provider once more, which costs time. It is therefore read only before the
+        // process sleeps.
         shared.rung |= shared.armed && life.has_landed();
         for entry in batch.entries() {
             shared.rung = true;
@@ -278,7 +279,7 @@ impl Qp {
         is_all
     }
 
-    /// Posts requests that can be posted, and reports finished ones.
+    /// Posts all requests that can be posted, and reports finished requests.
     #[inline]
     pub(super) fn advance(&mut self, shared: &mut Shared) {
         if self.next < self.sends.len() {
@@ -325,8 +326,8 @@ impl Qp {
             let needs = matches!(entry.work, Work::Send { sent: 0, .. } | Work::Write { imm: Some(_), .. });
             if needs && self.credits.is_empty() {
                 let since = *self.starving.get_or_insert_with(Instant::now);
-                // Until the first frame has arrived, the provider may still be connecting. The peer's time limit does
-                // not include that time.
+                // Until the first frame has arrived, the provider may still be connecting. The time limit for the
+                // peer's receives is therefore longer.
                 let patience = if self.heard { 1 } else { UNHEARD };
                 if since.elapsed() > shared.rnr_timeout * patience {
                     self.sends[self.next].state = State::Failing(Status::RnrRetryExceeded);
@@ -421,7 +422,7 @@ impl Qp {
             }
             Work::CompareSwap { old, operands, to } => {
                 let new = Local { bytes: 8, ..operands };
-                // SAFETY: `work_of` stored two words there; this is the second.
+                // SAFETY: `work_of` has stored two words at `operands.start`; this is the second one.
                 let expected = Local { start: unsafe { operands.start.add(8) }, ..new };
                 life.post(slot, |endpoint, peer, context| {
                     let to = Remote { peer, address: to.address, key: to.key };
@@ -483,13 +484,13 @@ impl Qp {
                         Completion { bytes, imm: Some(imm), ..self.completion(id, opcode, Status::Success) };
                     shared.ready.push_back((completion, None));
                 }
-                // The peer had no credit for this write.
+                // The peer violated the contract: it had no credit for this write.
                 None => self.fail_itself(Status::Flushed, shared),
             },
         }
     }
 
-    /// Returns the index in the send queue of the request in `slot`.
+    /// Returns the index in `sends` of the request that has slot `slot`.
     fn place(&self, slot: usize) -> Option<usize> {
         let at = (slot as u64).wrapping_sub(self.first) & (self.slots() - 1);
         (at < self.sends.len() as u64).then_some(at as usize)
@@ -567,7 +568,7 @@ impl Qp {
         }
     }
 
-    /// Answers the fences of regions on which no operation is outstanding any more.
+    /// Confirms the fences of regions on which no operation is outstanding any more.
     fn answer_fences(&mut self) {
         let Some(life) = &mut self.life else { return };
         let sends = &self.sends;
@@ -618,11 +619,12 @@ impl Qp {
         }
     }
 
-    /// Ends the life and completes all outstanding requests. A request that failed for its own reason reports that
-    /// reason.
+    /// Ends the life and completes all outstanding requests with an error. A request that had already failed reports
+    /// its own status.
     pub(super) fn fail(&mut self, status: Status, shared: &mut Shared) {
         self.alive = false;
-        // Dropping the life closes its endpoint. The provider accesses none of its memory afterwards.
+        // Dropping the life closes its endpoint. Afterwards the provider does not access memory for operations of this
+        // life.
         if let Some(life) = self.life.take() {
             shared.forget(life.endpoint());
         }
@@ -704,7 +706,7 @@ mod tests {
         qp
     }
 
-    /// Changes the queue as posting does.
+    /// Changes the queue as if the next request had been posted.
     fn posted(qp: &mut Qp) {
         let (joined, ..) = qp.adjoining(MOST);
         qp.note_posted(joined);

@@ -1,12 +1,12 @@
 //! Registration, grants and revocation of regions.
 //!
 //! Each grant is a separate registration with a key that was never used before. A revocation closes the registration.
-//! No provider specifies what then happens to a write that has landed partly. Therefore the peer is first asked, on
-//! every connection with it, to stop using the region. It answers when none of its operations on the region is
-//! outstanding any more, and only then is the registration closed.
+//! No provider specifies what then happens to a write that has landed only in part. Therefore the peer is first asked,
+//! on every connection with it, to stop using the region. The peer confirms when none of its operations on the region
+//! is outstanding any more. The registration is closed only after that.
 //!
-//! If the peer does not answer in time, all connections with it are broken. No operation lands through a closed
-//! endpoint, so the answer is not needed.
+//! If the peer does not confirm in time, all connections with it are broken. No operation lands through a closed
+//! endpoint, so the confirmation is then not needed.
 
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ pub(super) struct Revocation {
     region: RegionId,
     peer: ProcessId,
     grant: Grant,
-    /// Queue pairs, with their lives, whose answer is missing.
+    /// Queue pairs, each with its life, on which the peer has not confirmed yet.
     waiting: Vec<(QpId, u32)>,
     since: Instant,
     /// `true` once the delay was reported.
@@ -41,13 +41,13 @@ pub(super) struct Revocation {
 
 /// Returns a random key that was never used before.
 pub(super) fn fresh_key() -> u64 {
-    // A key of all ones means that there is none, so the top bit stays clear.
+    // A key of all ones means that there is no key, so the top bit stays clear.
     u64::from_be_bytes(nonce()) >> 1
 }
 
 impl OfiDevice {
     pub(super) fn make_region(&mut self, bytes: u64) -> Result<(), String> {
-        let memory = PageMemory::zeroed(bytes as usize).ok_or("the system has no more")?;
+        let memory = PageMemory::zeroed(bytes as usize).ok_or("the system has too little memory")?;
         let domain = &self.domain;
         let local =
             domain.info().memory_modes().local.then(|| Registration::new(domain, &memory, None, fresh_key(), None));
@@ -89,7 +89,8 @@ impl OfiDevice {
         Fence::Waits
     }
 
-    /// Returns the next revocation that is answered, after closing its registration, or a peer whose answer is late.
+    /// Returns the next revocation that has taken effect, after closing its registration, or a peer whose confirmation
+    /// is late.
     pub(super) fn next_revocation(&mut self) -> Option<Waiting> {
         let (ends, answered) = (&self.ends, &self.shared.answered);
         for (n, of) in self.revocations.iter_mut().enumerate() {
@@ -98,7 +99,8 @@ impl OfiDevice {
                 end.alive && end.lives == *life && !answered.contains(&(*qp, *life, of.grant.key))
             });
             if of.waiting.is_empty() {
-                // This drops the grant: the registration is closed before the caller learns that the revocation holds.
+                // Removing the revocation drops the grant, so the registration is closed before the revocation is
+                // reported.
                 let Revocation { region, peer, .. } = self.revocations.remove(n);
                 return Some(Waiting::Holds(region, peer));
             }
@@ -107,7 +109,7 @@ impl OfiDevice {
                 return Some(Waiting::Late(of.peer));
             }
         }
-        // All answers were evaluated.
+        // All confirmations were evaluated above.
         self.shared.answered.clear();
         None
     }

@@ -1,7 +1,7 @@
-//! Work of the send queue in the form of provider operations, and the test whether two writes can be merged.
+//! Requests of the send queue in the form of provider operations, and the test whether two writes can be merged.
 //!
 //! Writes wait in the send queue until the process flushes. Consecutive writes that adjoin both locally and at the peer
-//! are then posted as one. Inline data is copied contiguously for this purpose.
+//! are then posted as one operation. For this purpose, inline data is copied to contiguous memory.
 
 use stentor_fabric::RegionId;
 
@@ -44,15 +44,16 @@ pub(super) enum Work {
     },
     CompareSwap {
         old: Local,
-        /// The new value, followed by the expected one.
+        /// Memory that holds the new value, followed by the expected value.
         operands: Local,
         to: There,
     },
-    /// An operation that the peer would refuse.
+    /// An operation for which the peer has not granted access.
     Refused,
 }
 
-// SAFETY: the pointers only name memory. Only posting uses them, and its safety comments say why it may.
+// SAFETY: the pointers are only passed to the provider when the operation is posted. The safety comments there state
+// why the memory is valid.
 unsafe impl Send for Work {}
 
 impl Work {
@@ -73,8 +74,8 @@ impl Work {
         }
     }
 
-    /// Returns the length of `next` if it is a plain write that adjoins this one, whose merged length is `bytes` so
-    /// far.
+    /// Returns the length of `next` if it is a plain write that adjoins this write. `bytes` is the length of this write
+    /// together with the writes that are already merged into it.
     #[inline]
     pub(super) fn adjoining(&self, bytes: usize, next: &Work) -> Option<usize> {
         let (Work::Write { local, region, to, .. }, Work::Write { local: source, region: from, to: place, .. }) =

@@ -1,7 +1,7 @@
-//! Compares the results of the contract's calls on a libfabric provider with recorded ones.
+//! Compares the results of the contract's calls on a libfabric provider with recorded results.
 //!
 //! Two processes run the script of `crates/fabric/net/tests/calls`. `calls.txt` contains their calls and the
-//! completions, events and errors that they receive, but not the operations of the provider. To change results on
+//! completions, events and errors that they receive, but not the operations of the provider. If results change on
 //! purpose, record them again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-ofi --test calls --
 //! --include-ignored` and give the reason in the commit message.
 
@@ -30,9 +30,9 @@ fn start(me: ProcessId) -> OfiFabric {
     let net = NetConfig::new("calls", me, vec![address(0), address(1)]).key(*b"a key of this test");
     let config = OfiConfig {
         providers: vec!["tcp;ofi_rxm".to_owned()],
-        // The script waits for a queue pair that runs into this timeout.
+        // The script waits until a queue pair fails because of this timeout.
         rnr_timeout: Duration::from_millis(100),
-        // On a busy machine, a peer may answer slowly without being dead.
+        // On a busy machine, a peer that works may confirm a fence slowly.
         fence_timeout: Duration::from_secs(30),
         ..OfiConfig::default()
     };

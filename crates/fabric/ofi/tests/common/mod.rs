@@ -24,7 +24,7 @@ pub(crate) fn wish(provider: &str) -> Wish {
 }
 
 pub(crate) fn open(provider: &str, needs: Needs) -> Arc<Domain> {
-    let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");
+    let library = Libfabric::load().expect("libfabric loads; otherwise: apt-get install libfabric1");
     let info = choose(library, &wish(provider), needs).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(info.provider(), provider);
     Domain::open(library, info).unwrap_or_else(|error| panic!("{error}"))
@@ -35,7 +35,7 @@ pub(crate) struct Side {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) memory: Registration,
     scratch: Vec<Scratch>,
-    /// Completions, by the index of the operation's scratch; `None` for a peer's write with an immediate.
+    /// Completions, each with the index of the operation's scratch, or `None` for a peer's write with an immediate.
     pub(crate) done: Vec<(Option<usize>, Result<Success, Failure>)>,
 }
 
@@ -90,7 +90,7 @@ impl Pair {
         self.sides[side].memory.memory().words()[word].store(value, Ordering::Release);
     }
 
-    /// Posts an operation. Drives the providers while the queue is full.
+    /// Posts an operation. Drives both endpoints while the queue is full.
     pub(crate) fn post(&mut self, mut post: impl FnMut(&Pair) -> Result<(), Errno>) {
         let start = Instant::now();
         loop {
@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    /// Drives the providers for 50 ms.
+    /// Drives both endpoints for 50 ms.
     pub(crate) fn linger(&mut self) {
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(50) {
