@@ -63,7 +63,7 @@ const CONFORMANCE: [(&str, &str); 2] = [("conformance", "guest.sh"), ("interop",
 /// The test of every operation, which runs under valgrind.
 const CHECKED: &str = "rxe";
 /// A test in the same file, and its faults, which valgrind must report.
-const PLANTED: (&str, [&str; 2]) = ("what_valgrind_must_see", ["overrun", "leak"]);
+const PLANTED: (&str, [&str; 2]) = ("faults_that_valgrind_must_report", ["overrun", "leak"]);
 /// The exit code of valgrind when it has found a fault.
 const SEEN: i32 = 9;
 

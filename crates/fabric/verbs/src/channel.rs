@@ -1,4 +1,4 @@
-//! Completion channels: notifications that a completion queue is no longer empty, instead of polling.
+//! Completion channels, which notify a process of a completion so that it need not poll.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use crate::context::{Context, Handle, non_blocking};
 use crate::domain::MakeError;
 use crate::{Errno, sys};
 
-/// A channel on which completion queues report a completion, once after each
+/// A channel on which completion queues report completions: one notification after each
 /// [`request`](crate::CompletionQueue::request_notification).
 pub struct CompletionChannel {
     context: Arc<Context>,
@@ -23,12 +23,12 @@ impl fmt::Debug for CompletionChannel {
 }
 
 impl CompletionChannel {
-    /// Creates a channel for completion queues of this device. Reading it never blocks.
+    /// Creates a channel for completion queues of this device. Reading the channel never blocks.
     ///
     /// # Errors
     /// See [`MakeError`].
     pub fn new(context: &Arc<Context>) -> Result<Arc<CompletionChannel>, MakeError> {
-        let failed = |errno| MakeError::new(context, "completion channel".into(), errno);
+        let failed = |errno| MakeError::new(context, "a completion channel".into(), errno);
         // SAFETY: the context is open as long as the `Arc`, which the channel keeps.
         let raw = Handle::new(unsafe { context.symbols().ibv_create_comp_channel(context.raw()) }).map_err(failed)?;
         let channel = CompletionChannel { context: Arc::clone(context), raw };
@@ -36,7 +36,7 @@ impl CompletionChannel {
         Ok(Arc::new(channel))
     }
 
-    /// Takes and acknowledges all notifications. Returns their number.
+    /// Reads and acknowledges all notifications. Returns their number.
     pub fn take(&self) -> u32 {
         let symbols = self.context.symbols();
         let mut taken = 0;
@@ -47,8 +47,8 @@ impl CompletionChannel {
             if returned != 0 {
                 return taken;
             }
-            // SAFETY: this is the queue that sent the notification. It is not destroyed before its notification is
-            // acknowledged here.
+            // SAFETY: `queue` is the queue that sent the notification. A queue is not destroyed before its
+            // notifications are acknowledged.
             unsafe { symbols.ibv_ack_cq_events(queue, 1) };
             taken += 1;
         }

@@ -35,9 +35,9 @@ impl WorkStatus {
     pub const REMOTE_INVALID: WorkStatus = WorkStatus(sys::IBV_WC_REM_INV_REQ_ERR);
     /// The responder could not execute the request.
     pub const REMOTE_OPERATION: WorkStatus = WorkStatus(sys::IBV_WC_REM_OP_ERR);
-    /// No acknowledgement arrived.
+    /// No acknowledgement arrived, even after all retries.
     pub const RETRY_EXCEEDED: WorkStatus = WorkStatus(sys::IBV_WC_RETRY_EXC_ERR);
-    /// The responder had no receive for the request.
+    /// The responder had no receive for the request, even after all retries.
     pub const RNR_RETRY_EXCEEDED: WorkStatus = WorkStatus(sys::IBV_WC_RNR_RETRY_EXC_ERR);
     /// The responder refused the access.
     pub const REMOTE_ACCESS: WorkStatus = WorkStatus(sys::IBV_WC_REM_ACCESS_ERR);
@@ -80,11 +80,11 @@ pub struct WorkCompletion {
     pub status: WorkStatus,
     /// Vendor-specific error code of the NIC.
     pub vendor_error: u32,
-    /// Kind of the operation; `None` after an error, because the device does not report it then.
+    /// Kind of the operation; `None` if the operation failed, because the device then does not report its kind.
     pub opcode: Option<Opcode>,
     /// Number of bytes received.
     pub bytes: u32,
-    /// Immediate value, for receives that carry one.
+    /// Immediate value, if the completion is that of a receive and the message contained one.
     pub imm: Option<u32>,
 }
 
@@ -114,7 +114,7 @@ impl WorkCompletion {
         };
         let received = matches!(opcode, Some(Opcode::Recv | Opcode::RecvWriteImm));
         let has_imm = received && raw.wc_flags & sys::IBV_WC_WITH_IMM != 0;
-        // SAFETY: both fields of the union are 32-bit numbers. With this flag, the field holds the immediate.
+        // SAFETY: both fields of the union are 32-bit numbers. If the flag is set, the field holds the immediate.
         let imm = unsafe { raw.__bindgen_anon_1.imm_data };
         WorkCompletion {
             id: raw.wr_id,
@@ -145,7 +145,8 @@ impl fmt::Debug for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Creates a queue for at least `entries` completions. More pending completions than that overrun and break it.
+    /// Creates a queue for at least `entries` completions. If more completions are pending, the queue overruns and
+    /// breaks.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -166,7 +167,7 @@ impl CompletionQueue {
         entries: u32,
         channel: Option<Arc<CompletionChannel>>,
     ) -> Result<Arc<CompletionQueue>, MakeError> {
-        let failed = |errno| MakeError::new(context, format!("completion queue of {entries} entries"), errno);
+        let failed = |errno| MakeError::new(context, format!("a completion queue of {entries} entries"), errno);
         let count = i32::try_from(entries).map_err(|_| failed(Errno::INVALID))?;
         // SAFETY: the context is open.
         let ops = unsafe { &(*context.raw()).ops };
@@ -174,8 +175,7 @@ impl CompletionQueue {
             return Err(failed(Errno::NOT_SUPPORTED));
         };
         let raw_channel = channel.as_ref().map_or(ptr::null_mut(), |channel| channel.raw());
-        // SAFETY: the context is open as long as the `Arc`, which the queue keeps together with the channel, if any. No
-        // user context is passed.
+        // SAFETY: the queue keeps the context and the channel, if any, so both stay open. No user context is passed.
         let raw = unsafe { context.symbols().ibv_create_cq(context.raw(), count, ptr::null_mut(), raw_channel, 0) };
         let raw = Handle::new(raw).map_err(failed)?;
         Ok(Arc::new(CompletionQueue { context: Arc::clone(context), _channel: channel, raw, poll, request }))
@@ -185,7 +185,7 @@ impl CompletionQueue {
     /// completions are not reported.
     ///
     /// # Errors
-    /// The provider's error.
+    /// Returns the provider's error.
     pub fn request_notification(&self) -> Result<(), Errno> {
         // SAFETY: the queue is live.
         Errno::check(unsafe { (self.request)(self.raw.raw(), 0) })
@@ -194,7 +194,7 @@ impl CompletionQueue {
     /// Polls completions into `out` and returns their number.
     ///
     /// # Errors
-    /// The provider's error if the queue is broken.
+    /// Returns the provider's error if the queue is broken.
     pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Errno> {
         let mut taken = 0;
         while taken < out.len() {

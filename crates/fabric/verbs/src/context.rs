@@ -13,7 +13,7 @@ use crate::device;
 use crate::load::Verbs;
 use crate::sys::{self, Symbols};
 
-/// A pointer to a libibverbs object. Verbs may be called on it from any thread.
+/// A pointer to a libibverbs object. Any thread may call verbs on the object.
 #[derive(Debug)]
 pub(crate) struct Handle<T>(pub(crate) NonNull<T>);
 
@@ -39,7 +39,7 @@ impl<T> Handle<T> {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// libibverbs cannot query the kernel.
+    /// libibverbs cannot list the devices.
     #[error("libibverbs cannot list devices: {errno}; {}", remedy(*errno))]
     List {
         /// Error code.
@@ -47,8 +47,8 @@ pub enum OpenError {
     },
     /// libibverbs does not list the device.
     #[error(
-        "libibverbs does not know {name}: install the provider of this device (Debian: ibverbs-providers); in a container, pass \
-             /dev/infiniband in"
+        "libibverbs does not list {name}: install the provider of this device (Debian: ibverbs-providers); in a container, \
+             pass /dev/infiniband to it"
     )]
     Unknown {
         /// Name of the device.
@@ -68,14 +68,14 @@ fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::ACCESS | Errno::NOT_PERMITTED => "allow this user /dev/infiniband/uverbs*",
         Errno::NO_MEMORY => "raise the limit of locked memory (ulimit -l)",
-        Errno::NO_DEVICE => "the device is gone: load its driver again",
-        _ => "modprobe ib_uverbs; in a container, pass /dev/infiniband in",
+        Errno::NO_DEVICE => "the device was removed: load its driver again",
+        _ => "run `modprobe ib_uverbs`; in a container, pass /dev/infiniband to it",
     }
 }
 
-/// Reason why a device did not answer a query.
+/// Reason why a query of a device failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{device} does not tell its {what}: {errno}")]
+#[error("the {what} of {device} cannot be queried: {errno}")]
 pub struct QueryError {
     /// Name of the device.
     pub device: String,
@@ -97,7 +97,7 @@ pub enum Mtu {
     B256 = 1,
     /// 512 bytes.
     B512 = 2,
-    /// 1024 bytes, the largest that fits into Ethernet's 1500.
+    /// 1024 bytes, the largest value that fits into Ethernet's MTU of 1500 bytes.
     B1024 = 3,
     /// 2048 bytes.
     B2048 = 4,
@@ -115,7 +115,7 @@ impl Mtu {
         128 << self as u8
     }
 
-    /// Returns the largest MTU of at most `bytes` bytes.
+    /// Returns the largest MTU of at most `bytes` bytes, or `None` if `bytes` is below 256.
     #[must_use]
     pub fn at_most(bytes: u32) -> Option<Mtu> {
         Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= bytes)
@@ -187,10 +187,10 @@ impl Context {
     pub fn open(verbs: &'static Verbs, name: &str) -> Result<Arc<Context>, OpenError> {
         let symbols = &verbs.symbols;
         let mut count = 0;
-        // SAFETY: the call writes `count`. The list is freed below; an open device keeps itself alive.
+        // SAFETY: the call writes `count`. The list is freed below. A device that is open by then stays valid.
         let list = Handle::new(unsafe { symbols.ibv_get_device_list(&raw mut count) });
         let list = list.map_err(|errno| OpenError::List { errno })?;
-        // SAFETY: the list has `count` pointers, and nothing writes it.
+        // SAFETY: the list has `count` pointers and does not change.
         let devices = unsafe { std::slice::from_raw_parts(list.raw(), usize::try_from(count).unwrap_or(0)) };
         let is_named = |device: &&*mut sys::ibv_device| {
             // SAFETY: the device is in a list that is not freed yet.
@@ -280,8 +280,8 @@ impl Context {
     }
 }
 
-/// Returns the error of opening the device file, if the file exists. libibverbs tries other paths after a failure and
-/// then reports that there is none.
+/// Returns the error with which the device file cannot be opened, if the file exists. libibverbs does not report this
+/// error: after a failure it tries other paths, and finally reports that there is no device.
 fn closed(name: &str) -> Option<Errno> {
     let devices = device::devices(Path::new(device::ROOT));
     let file = devices.into_iter().find(|device| device.name == name)?.file?;
@@ -301,7 +301,7 @@ pub(crate) fn non_blocking(descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
     Errno::check(set)
 }
 
-/// Converts a count, which is an `int` in the C interface.
+/// Converts a count, which is an `int` in the C interface. A negative count becomes 0.
 fn number(count: i32) -> u32 {
     u32::try_from(count).unwrap_or(0)
 }
@@ -330,7 +330,7 @@ mod tests {
         );
     }
 
-    /// Checks only machines on which libibverbs is installed.
+    /// The test checks nothing on a machine without libibverbs.
     #[test]
     fn missing_device_is_an_error() {
         if let Ok(verbs) = Verbs::load() {

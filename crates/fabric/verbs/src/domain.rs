@@ -13,11 +13,11 @@ use crate::{Errno, PageMemory, sys};
 
 /// Reason why an object could not be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{device} makes no {what}: {errno}; {remedy}")]
+#[error("{device} cannot create {what}: {errno}; {remedy}")]
 pub struct MakeError {
     /// Name of the device.
     pub device: String,
-    /// Object that was to be created, with its sizes.
+    /// The object that was to be created, with an article and its sizes.
     pub what: String,
     /// Error code.
     pub errno: Errno,
@@ -29,16 +29,16 @@ impl MakeError {
     pub(crate) fn new(context: &Context, what: String, errno: Errno) -> Self {
         let remedy = match errno {
             Errno::NO_MEMORY => {
-                "raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or ask for less"
+                "raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or configure less"
             }
-            Errno::INVALID => "ask for less: `stentor doctor` shows the device's limits",
+            Errno::INVALID => "configure less: `stentor doctor` shows the device's limits",
             // Registration also fails with this error if no memory may be locked at all.
             Errno::NOT_PERMITTED | Errno::ACCESS => {
-                "allow this user the device, raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or raise \
-                 rdma.max of its control group"
+                "allow this user to use the device, raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or \
+                 raise rdma.max of its control group"
             }
-            Errno::NO_DEVICE => "the device is gone: load its driver again, and start anew",
-            _ => "look for the driver's reasons in the kernel's log (dmesg)",
+            Errno::NO_DEVICE => "the device was removed: load its driver again, and restart this process",
+            _ => "look for the driver's reason in the kernel's log (dmesg)",
         };
         MakeError { device: context.name().to_owned(), what, errno, remedy }
     }
@@ -64,7 +64,7 @@ impl Domain {
     pub fn new(context: &Arc<Context>) -> Result<Arc<Domain>, MakeError> {
         // SAFETY: the context is open as long as the `Arc`, which the domain keeps.
         let raw = Handle::new(unsafe { context.symbols().ibv_alloc_pd(context.raw()) });
-        let raw = raw.map_err(|errno| MakeError::new(context, "protection domain".into(), errno))?;
+        let raw = raw.map_err(|errno| MakeError::new(context, "a protection domain".into(), errno))?;
         Ok(Arc::new(Domain { context: Arc::clone(context), raw }))
     }
 
@@ -106,13 +106,14 @@ impl fmt::Debug for Region {
 }
 
 impl Region {
-    /// Allocates and registers memory. `peers` is the access of peers that have its key; `None` means no access.
+    /// Allocates and registers memory. `peers` is the access of peers that have the region's key; `None` means no
+    /// access.
     ///
     /// # Errors
     /// See [`MakeError`].
     pub fn register(domain: &Arc<Domain>, bytes: usize, peers: Option<Access>) -> Result<Region, MakeError> {
         let errno = if bytes == 0 || !bytes.is_multiple_of(WORD) { Errno::INVALID } else { Errno::NO_MEMORY };
-        let failed = || MakeError::new(&domain.context, format!("memory region of {bytes} bytes"), errno);
+        let failed = || MakeError::new(&domain.context, format!("a memory region of {bytes} bytes"), errno);
         Region::over(domain, &PageMemory::zeroed(bytes).ok_or_else(failed)?, peers)
     }
 
@@ -127,17 +128,18 @@ impl Region {
         // SAFETY: the memory is valid until the region is deregistered (see `Drop`), and it is accessed only as atomic
         // words.
         let raw = Handle::new(unsafe { symbols.ibv_reg_mr(domain.raw(), memory.at(0).as_ptr().cast(), bytes, flags) });
-        let failed = |errno| MakeError::new(&domain.context, format!("memory region of {bytes} bytes"), errno);
+        let failed = |errno| MakeError::new(&domain.context, format!("a memory region of {bytes} bytes"), errno);
         let raw = raw.map_err(failed)?;
         // SAFETY: the region was just created, and its keys do not change.
         let (local_key, remote_key) = unsafe { ((*raw.raw()).lkey, (*raw.raw()).rkey) };
         Ok(Region { domain: Arc::clone(domain), raw, memory: Arc::clone(memory), local_key, remote_key })
     }
 
-    /// Deregisters the memory. Afterwards the device refuses the keys, and no peer's operation lands any more.
+    /// Deregisters the memory. Afterwards the device refuses the region's keys, and no peer's operation lands in the
+    /// memory.
     ///
     /// # Errors
-    /// The region and the device's error, if the device refuses.
+    /// Returns the region and the device's error if the device refuses.
     pub fn deregister(self) -> Result<(), (Region, Errno)> {
         // SAFETY: `self` is consumed if the call succeeds, so the region is deregistered only once.
         let returned = unsafe { self.domain.context.symbols().ibv_dereg_mr(self.raw.raw()) };
@@ -145,7 +147,7 @@ impl Region {
             return Err((self, errno));
         }
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so each of the two fields is moved out only once.
+        // SAFETY: `this` is never dropped, so each of the two fields is moved out only once.
         drop(unsafe { (ptr::read(&raw const this.memory), ptr::read(&raw const this.domain)) });
         Ok(())
     }
@@ -156,7 +158,7 @@ impl Region {
         self.memory.words()
     }
 
-    /// Returns the memory, which outlives the registration.
+    /// Returns the memory, which may outlive the registration.
     pub(crate) fn memory(&self) -> &Arc<PageMemory> {
         &self.memory
     }
@@ -189,7 +191,7 @@ impl Region {
     }
 }
 
-/// Converts an access into verbs' flags. Write access includes read access.
+/// Converts an access into the flags of verbs. Write access includes read access.
 pub(crate) fn flags(peers: Option<Access>) -> sys::ibv_access_flags {
     let (read, write) = (sys::IBV_ACCESS_REMOTE_READ, sys::IBV_ACCESS_REMOTE_WRITE);
     match peers {
@@ -206,7 +208,7 @@ impl Drop for Region {
         // fail.
         let returned = unsafe { self.domain.context.symbols().ibv_dereg_mr(self.raw.raw()) };
         if Errno::check(returned).is_err() {
-            // The device may still write to the memory, so it must never be reused.
+            // The registration remains. The device may still write to the memory, so the memory must never be reused.
             mem::forget(Arc::clone(&self.memory));
         }
     }

@@ -18,13 +18,13 @@ impl Errno {
     pub const ACCESS: Errno = Errno(13);
     /// The device was removed.
     pub const IO: Errno = Errno(5);
-    /// The device does not exist, or not any more.
+    /// The device does not exist, or no longer exists.
     pub const NO_DEVICE: Errno = Errno(19);
 
     /// The provider lacks a function that every provider should have.
     pub const NOT_SUPPORTED: Errno = Errno(95);
 
-    /// Returns whether a device that was removed, or taken from this process, reports this error.
+    /// Returns whether this error means that the device was removed or is no longer accessible to this process.
     #[must_use]
     pub fn is_gone(self) -> bool {
         [Errno::NO_DEVICE, Errno::IO].contains(&self)

@@ -10,7 +10,7 @@ use crate::sys;
 /// An asynchronous event of a device or of an object created on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceEvent {
-    /// A queue pair entered the error state because of its own or its peer's action.
+    /// A queue pair entered the error state because of an action of this end or of its peer.
     QueuePair {
         /// Number of the queue pair.
         number: u32,
@@ -19,16 +19,16 @@ pub enum DeviceEvent {
     },
     /// A completion queue was overrun, or cannot be read any more.
     CompletionQueue(EventKind),
-    /// A port went up or down, or its address changed.
+    /// A port changed its state or its address.
     Port {
         /// Number of the port.
         port: PortNumber,
         /// Type of the event.
         what: EventKind,
     },
-    /// The device as a whole does not work any more.
+    /// The whole device has failed.
     Device(EventKind),
-    /// An event that needs no reaction.
+    /// An event that this crate does not handle.
     Other(EventKind),
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for EventKind {
 }
 
 impl Context {
-    /// Returns the next event, or `None` if there is none. This never blocks.
+    /// Returns the next event, or `None` if there is none. Never blocks.
     #[must_use]
     pub fn next_event(self: &Arc<Context>) -> Option<DeviceEvent> {
         let mut raw = sys::ibv_async_event::default();

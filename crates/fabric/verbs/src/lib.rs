@@ -1,11 +1,12 @@
 //! RDMA NICs and Soft-RoCE through rdma-core's libibverbs.
 //!
 //! - [`VerbsFabric`] implements the contract of `stentor-fabric` on a device. Peers connect over TCP and authenticate
-//!   with the cluster's key. The fabric is built from these parts:
-//! - [`Verbs`] is libibverbs, which is loaded at run time. A program that links this crate also starts without it.
+//!   with the cluster's key. The fabric is built from the parts below.
+//! - [`Verbs`] is libibverbs, which is loaded at run time. A program that uses this crate starts even if the library is
+//!   missing.
 //! - [`device`] lists the devices, ports and GIDs of this machine without libibverbs, and chooses among them.
-//! - [`Context`] is an open device. [`Domain`], [`Region`] and [`CompletionQueue`] are created on it. Each keeps the
-//!   objects that it depends on alive, so they may be dropped in any order.
+//! - [`Context`] is an open device. [`Domain`], [`Region`] and [`CompletionQueue`] are created on it. Each of them
+//!   keeps the objects that it depends on open, so they may be dropped in any order.
 //! - [`qp`] contains queue pairs: their creation, their state transitions with errors that name the wrong attribute,
 //!   and posting through the provider's functions.
 //!

@@ -26,7 +26,7 @@ pub enum LoadError {
         why: String,
     },
     /// The library lacks a function that every libibverbs since rdma-core 15 has.
-    #[error("{name} is not a libibverbs that can be used ({why}): install rdma-core 15 or newer")]
+    #[error("{name} is not a usable libibverbs ({why}): install rdma-core 15 or newer")]
     Incompatible {
         /// Library that was loaded.
         name: String,
@@ -42,14 +42,14 @@ pub(crate) type DataInOrder = unsafe extern "C" fn(*mut sys::ibv_qp, sys::ibv_wr
 #[derive(Debug)]
 pub struct Verbs {
     pub(crate) symbols: Symbols,
-    /// Present only in newer libraries.
+    /// The function `ibv_query_qp_data_in_order`; `None` if the library is older than 1.14.
     pub(crate) data_in_order: Option<DataInOrder>,
     path: Option<PathBuf>,
 }
 
 impl Verbs {
-    /// Returns the library, which the first call loads. It is never unloaded, because its providers do not support
-    /// that.
+    /// Returns the library. The first call loads it. It is never unloaded, because its providers do not support
+    /// unloading.
     ///
     /// # Errors
     /// See [`LoadError`]. Every call returns the same error.
@@ -59,12 +59,12 @@ impl Verbs {
     }
 
     fn open(name: &str) -> Result<Verbs, LoadError> {
-        // SAFETY: loading runs libibverbs' initialisers, which have no preconditions. Anyone who can put another
+        // SAFETY: loading runs libibverbs' initialisers, which have no preconditions. A user who can place another
         // library of this name on the loader's path can control this process anyway.
         let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: error.to_string() })?;
-        // SAFETY: headers that declare a function of this name give it this type. It is called only while `Symbols`,
-        // created below, keeps the library loaded.
+        // SAFETY: all headers that declare a function of this name give it this type. The function is called only while
+        // `Symbols`, which is created below, keeps the library loaded.
         let data_in_order =
             unsafe { library.get::<DataInOrder>(b"ibv_query_qp_data_in_order\0") }.ok().map(|symbol| *symbol);
         // SAFETY: the soname (version 1) guarantees that functions of these names have the types of the headers, and
@@ -75,14 +75,15 @@ impl Verbs {
         Ok(Verbs { symbols, data_in_order, path: loaded_file(name) })
     }
 
-    /// Returns the path of the loaded file, whose name contains the full version, or `None` if `/proc` does not show
-    /// it.
+    /// Returns the path of the loaded file, or `None` if `/proc` does not show it. The file name contains the full
+    /// version.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Returns the version of libibverbs: its interface and rdma-core's release (`1.14.44.0` belongs to rdma-core 44).
+    /// Returns the version of libibverbs, which contains the version of its interface and rdma-core's release
+    /// (`1.14.44.0` belongs to rdma-core 44).
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.path.as_deref()?.file_name()?.to_str()?.strip_prefix("libibverbs.so.")

@@ -1,5 +1,5 @@
-//! Probe of a device's resources. Its limits do not show what this process is permitted to use, nor the length of
-//! inline data.
+//! Probe of a device's resources. The limits that a device reports show neither how much this process may use nor the
+//! length of inline data.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use stentor_fabric::QpKind;
 use crate::qp::{QueuePair, Size};
 use crate::{CompletionQueue, Context, Domain, Limits, MakeError, Region};
 
-/// Depth of the queues of the probing queue pairs, the same as in common use.
+/// Depth of the queues of the probing queue pairs, which is a common depth.
 const DEPTH: u32 = 256;
-/// Length of the memory that is registered for the probe, in bytes. Many systems let every user lock only 64 KiB, which
-/// must also hold the queues.
+/// Length of the memory that is registered for the probe, in bytes. On many systems a user may lock only 64 KiB, which
+/// must also suffice for the queues.
 const MEMORY_BYTES: usize = 16 << 10;
 
 /// Resources that a device grants to this process.
@@ -26,7 +26,7 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// Creates a queue pair of each kind and registers a little memory. All of it is released again.
+    /// Creates a queue pair of each kind, registers a little memory, and releases all of it again.
     ///
     /// # Errors
     /// See [`MakeError`], which names the object that the device did not create, the reason and a remedy.

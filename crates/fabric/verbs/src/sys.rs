@@ -9,22 +9,23 @@ pub(crate) use stentor_ibverbs_sys::*;
 /// `__VERBS_ABI_IS_EXTENDED`: marks a context that is the last field of a `verbs_context`.
 const EXTENDED: usize = usize::MAX;
 
-/// Returns the extended context around a context, like `verbs_get_ctx`, or `None` if the provider has none.
+/// Returns the extended context that contains a context, like the headers' `verbs_get_ctx`, or `None` if the provider
+/// has no extended context.
 ///
 /// # Safety
-/// The context is open.
+/// The context must be open.
 unsafe fn extended(context: *mut ibv_context) -> Option<*mut verbs_context> {
     // SAFETY: guaranteed by the caller.
     let mark = unsafe { (*context).abi_compat };
-    // SAFETY: the mark means that the provider allocated a `verbs_context`, of which this is a field.
+    // SAFETY: the mark means that the provider has allocated a `verbs_context`, of which this context is a field.
     (mark.addr() == EXTENDED).then(|| unsafe { context.byte_sub(offset_of!(verbs_context, context)) }.cast())
 }
 
-/// Calls `ibv_query_port` of the headers. It uses the provider's function for the whole structure if there is one, and
-/// otherwise the old symbol for its first part. Returns an errno.
+/// Does what the headers' inline function `ibv_query_port` does, and returns an errno. If the provider has a function
+/// that fills the whole structure, calls it. Otherwise calls the old symbol, which fills only the first part.
 ///
 /// # Safety
-/// The context is open.
+/// The context must be open.
 pub(crate) unsafe fn query_port(
     symbols: &Symbols,
     context: *mut ibv_context,

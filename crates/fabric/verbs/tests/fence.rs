@@ -1,5 +1,6 @@
-//! Fencing on a real kernel. An old leader floods a region with writes of many packets while its owner repeatedly
-//! revokes the access. No part of a write lands after the revocation. Ignored by default: see `conformance.rs`.
+//! Tests fencing on a real kernel. A writer, which acts as an old leader, floods a region with writes of many packets.
+//! The region's owner repeatedly revokes the access. No part of a write may land after the revocation. Ignored by
+//! default: see `conformance.rs`.
 
 mod processes;
 mod survivor;
@@ -20,7 +21,7 @@ const WRITER: ProcessId = ProcessId(1);
 const TARGET: Purpose = Purpose(1);
 const SERVICE: Service = Service(1);
 const DEPTH: u32 = 16;
-/// Length of a write, which takes many packets.
+/// Length of a write in bytes. Each write needs many packets.
 const BYTES: usize = 32 << 10;
 const WORDS: usize = BYTES / 8;
 const ROUNDS: usize = 40;
@@ -30,11 +31,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Budget for the median duration of a revocation, for which a new leader waits.
 const FENCE_BUDGET: Duration = Duration::from_millis(2);
-/// Budget for the median time from a grant until the writer, whose queue pair the fence broke, has reset it,
-/// reconnected and written. The owner spends 30 ms of this waiting for writes that may still be in flight. Fail-over as
-/// a whole may take 100 ms.
+/// Budget for the median time from a new grant until the writer has written again. The fence broke the writer's queue
+/// pair, so the writer must reset and reconnect it first. The owner waits for 30 ms of this time for writes that may
+/// still be in flight. A whole fail-over may take 100 ms.
 const BACK_BUDGET: Duration = Duration::from_millis(100);
-/// Budget from the reset of both ends until both have written.
+/// Budget for the time from the reset of both ends until both have written.
 const RECONNECT_BUDGET: Duration = Duration::from_millis(50);
 
 /// State that the two threads share in addition to the fabric.
@@ -57,7 +58,7 @@ struct Writer {
 
 impl Writer {
     fn write(&mut self, target: RemoteRegion, id: u64) -> bool {
-        // Each outstanding write has a source of its own, filled with its number.
+        // Each outstanding write has a separate source, which is filled with the number of the write.
         let place = (id % u64::from(DEPTH)) as usize * WORDS;
         for word in &self.fabric.memory(self.source)[place..place + WORDS] {
             word.store(id, Ordering::Relaxed);
@@ -92,7 +93,7 @@ impl Writer {
                 }
                 QpState::Connecting => std::thread::sleep(Duration::from_micros(200)),
                 QpState::Ready => {
-                    // From time to time it uses a key that was revoked long ago.
+                    // Some writes use a key that was revoked long ago.
                     let stale = self.old.filter(|_| self.next.is_multiple_of(97));
                     let fresh = self.fabric.resolve(OWNER, TARGET);
                     let Some(target) = stale.or(fresh) else { continue };
@@ -165,8 +166,8 @@ fn no_write_of_a_flooding_writer_lands_after_the_revocation() {
     let (mut fences, mut cut, mut back) = (Vec::new(), 0, Vec::new());
     for round in 0..ROUNDS {
         let before = shared.done.load(Ordering::SeqCst);
-        owner.until("the writer is at it", |_| shared.done.load(Ordering::SeqCst) > before + 3);
-        // Each round revokes at another moment of the stream.
+        owner.until("the writer writes", |_| shared.done.load(Ordering::SeqCst) > before + 3);
+        // Each round revokes at a different moment of the stream of writes.
         std::thread::sleep(Duration::from_micros(137 * (round as u64 % 11)));
         let done = shared.done.load(Ordering::SeqCst);
         let since = Instant::now();
@@ -190,16 +191,16 @@ fn no_write_of_a_flooding_writer_lands_after_the_revocation() {
         let since = Instant::now();
         let before = shared.done.load(Ordering::SeqCst);
         owner.fabric.grant(owner.region, WRITER, Access::Write).unwrap();
-        owner.until("the writer is back", |_| shared.done.load(Ordering::SeqCst) > before);
+        owner.until("the writer writes again", |_| shared.done.load(Ordering::SeqCst) > before);
         back.push(since.elapsed());
     }
     shared.over.store(true, Ordering::SeqCst);
     let posted = thread.join().unwrap();
     let refused = shared.refused.load(Ordering::SeqCst);
     println!(
-        "{ROUNDS} fences of {BYTES} bytes under {posted} writes; {cut} found a write cut in two; {refused} writes refused"
+        "{ROUNDS} fences of {BYTES} bytes under {posted} writes; {cut} fences cut a write in two; {refused} writes were refused"
     );
-    assert!(refused >= ROUNDS as u64 / 2, "the writer hardly noticed: {refused} refusals");
+    assert!(refused >= ROUNDS as u64 / 2, "only {refused} writes were refused");
     within("revoked", fences, FENCE_BUDGET);
     within("granted again, reset and written again", back, BACK_BUDGET);
 }
@@ -211,7 +212,8 @@ fn within(what: &str, mut took: Vec<Duration>, budget: Duration) {
     assert!(median <= budget, "{what}: {median:?}, where {budget:?} are allowed");
 }
 
-/// The other way to fence a writer is to break its queue pair. This measures the time until both ends have reconnected.
+/// Another way to fence a writer is to break its queue pair. This test measures the time until both ends have
+/// reconnected.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
 fn reset_and_reconnect_stay_within_the_budget() {

@@ -1,6 +1,6 @@
-//! Conformance suite between the two RoCEv2 fabrics: one end on the kernel's Soft-RoCE, the other in user space, in
-//! both assignments. It is ignored by default because it needs the devices and the network namespace of `interop.sh`,
-//! which `cargo xtask test --only verbs-conformance` creates in a guest.
+//! Runs the conformance suite between the two RoCEv2 fabrics. One end is on the kernel's Soft-RoCE and the other in
+//! user space, or the reverse. The tests are ignored by default because they need the devices and the network namespace
+//! of `interop.sh`, which `cargo xtask test --only verbs-conformance` creates in a guest.
 
 mod interop_end;
 mod processes;
@@ -16,7 +16,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_conformance::{Testbed, suite};
 use stentor_fabric_roce::{NetConfig, RoceConfig};
 
-/// Address of the first user-space process; the others follow it.
+/// Address of the first user-space process. Further ones have the following addresses.
 const FAR: [u8; 4] = [10, 0, 0, 65];
 
 /// Fabric of a process.
@@ -27,7 +27,7 @@ enum Kind {
 }
 
 struct Bed {
-    /// Kinds of the processes, alternating.
+    /// Kinds of the processes with even and with odd ids.
     kinds: [Kind; 2],
     ends: Vec<Option<End>>,
     addresses: Vec<Option<SocketAddr>>,
@@ -42,8 +42,8 @@ impl Bed {
     }
 }
 
-/// Returns the processes' addresses. Processes on verbs share one; each user-space process has its own. No port is used
-/// twice.
+/// Returns the processes' addresses. Processes on verbs share one IP address, and each user-space process has its own.
+/// No port is used twice.
 fn addresses(count: usize, kinds: [Kind; 2]) -> Vec<Option<SocketAddr>> {
     static NEXT: AtomicU16 = AtomicU16::new(5000);
     let first = NEXT.fetch_add(count as u16, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Testbed for Bed {
         self.ends[process.index()].as_mut().expect("the process is running")
     }
 
-    /// The kernel works while this process pauses. The user-space processes must be driven.
+    /// Drives the user-space processes, and pauses so that the kernel can process packets.
     fn advance(&mut self) {
         self.ends.iter_mut().flatten().for_each(End::drive);
         std::thread::sleep(Duration::from_micros(20));
@@ -91,15 +91,15 @@ impl Testbed for Bed {
             Kind::Verbs => End::verbs(process, &self.addresses),
             Kind::Roce => {
                 let net = NetConfig::new("test", process, self.addresses.clone()).key(KEY);
-                // Some cases wait for a queue pair that runs into this timeout.
+                // Some cases wait until a queue pair fails because of this timeout.
                 End::roce(net, RoceConfig { rnr_timeout: Duration::from_millis(60), ..RoceConfig::default() })
             }
         };
         self.ends[process.index()] = Some(end);
     }
 
-    /// Cuts the cable for packets that leave this end. RDMA packets are lost meanwhile; TCP data is delayed. Packets of
-    /// other processes on the same end are lost as well, which no case depends on.
+    /// Cuts the cable for packets that leave the end of process `from`. RDMA packets are then lost, and TCP data is
+    /// delayed. Packets of other processes at the same end are lost, too, but no case depends on them.
     fn cut(&mut self, from: ProcessId, _: ProcessId) -> bool {
         tc(self.kinds[from.index() % 2], "add", &["netem", "loss", "100%"]);
         true
@@ -132,7 +132,7 @@ fn run(kinds: [Kind; 2]) {
         "tagged::masks_find_what_came_early",
         "tagged::cancelled_receives_come_back",
     ];
-    // Nothing copies writes for fan-out sets here.
+    // Cases of fan-out sets are skipped because there is no switch here.
     let others: Vec<_> = report.skipped().into_iter().filter(|case| !case.starts_with("set::")).collect();
     assert_eq!(others, skipped);
 }

@@ -1,5 +1,5 @@
-//! Kills processes whose queue pairs are in every state, and checks that the kernel has none of their objects
-//! afterwards. Ignored by default: the tests need a device, which `cargo xtask test --only verbs` creates in a guest.
+//! Kills processes with queue pairs in each state, and checks that the kernel has none of their objects afterwards.
+//! Ignored by default: the tests need a device, which `cargo xtask test --only verbs` creates in a guest.
 
 mod common;
 mod kernel;
@@ -34,11 +34,12 @@ const STAGES: [&str; 14] = [
 ];
 /// Number of processes to kill.
 const PROCESSES: usize = 8 * STAGES.len();
-/// Number of times that each process connects and disconnects first. A little work runs over each connection.
+/// Number of times that each process connects and disconnects before it enters its state. Each connection transfers a
+/// few messages.
 const CONNECTS: usize = 2;
-/// Latest time at which every fifth process is killed, in milliseconds, whatever its state.
+/// Latest time after its start at which every fifth process is killed, in milliseconds, whatever its state.
 const ANY_TIME: u64 = 150;
-/// Maximum time after which the other processes are killed in their state, in milliseconds.
+/// Longest time for which the other processes stay in their state before they are killed, in milliseconds.
 const TOIL: u64 = 13;
 const STAGE: &str = "STENTOR_VERBS_STAGE";
 
@@ -84,7 +85,7 @@ fn reach(stage: &str, host: &Host) -> Vec<End> {
     }
 }
 
-/// Repeats the operation of a state once. Returns whether the state has one.
+/// Performs the operation of a state once. Returns whether the state has an operation.
 fn toil(stage: &str, host: &Host, ends: &[End]) -> bool {
     let bytes = BYTES as u32 / 2;
     match stage {
@@ -94,7 +95,7 @@ fn toil(stage: &str, host: &Host, ends: &[End]) -> bool {
                 "reading" => Work::Read { local: a.local(0, bytes), remote: b.remote(0) },
                 _ => Work::Write { data: Data::Region(a.local(0, bytes)), remote: b.remote(0), imm: None },
             };
-            // Some requests are outstanding at any time.
+            // Keep several requests outstanding.
             (0..8).for_each(|id| a.qp.post(id, &work, true).unwrap());
             (0..8).for_each(|_| assert_eq!(a.completion().opcode.is_none(), stage == "flushing"));
         }
@@ -118,7 +119,7 @@ fn toil(stage: &str, host: &Host, ends: &[End]) -> bool {
     true
 }
 
-/// The program of the killed processes. Run by itself, it does nothing.
+/// The program of the processes to kill. It does nothing if it is not started by the other test.
 #[test]
 #[ignore = "a part of `killed_processes_leave_no_objects_in_the_kernel`"]
 fn a_process_that_is_killed() {
@@ -156,7 +157,7 @@ fn killed_processes_leave_no_objects_in_the_kernel() {
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
             let reached = lines.by_ref().any(|line| line.unwrap().ends_with("reached"));
             assert!(reached, "round {round}: the process ended before `{stage}`");
-            // The process is killed in the middle of its repeated operation.
+            // Wait, so that the process is killed in the middle of its repeated operation.
             std::thread::sleep(Duration::from_millis(round as u64 * 5 % TOIL));
             held += usize::from(resources() != before);
         }
@@ -167,9 +168,9 @@ fn killed_processes_leave_no_objects_in_the_kernel() {
         }
     }
     assert_eq!(settled(Some(&before)), before);
-    assert!(held * 2 > PROCESSES, "the processes held nothing while they lived: {held}");
+    assert!(held * 2 > PROCESSES, "only {held} processes had objects before they were killed");
     let (connects, seconds) = (PROCESSES * CONNECTS, begin.elapsed().as_secs_f64());
     println!(
-        "{PROCESSES} processes killed, {connects} connections ended before, {seconds:.1} s; now as before:\n{before}"
+        "{PROCESSES} processes killed, {connects} connections ended before that, {seconds:.1} s; the kernel's objects are the same as before:\n{before}"
     );
 }

@@ -1,6 +1,6 @@
-//! A process that may not lock more memory. Operations that need more are refused, and the remedy is reported once.
-//! Other operations continue, and the refused ones succeed once the limit is raised. Ignored by default: see
-//! `conformance.rs`.
+//! Tests a process that has reached its limit of locked memory. Operations that need more memory are refused, and the
+//! remedy is reported once. Other operations continue, and the refused ones succeed once the limit is raised. Ignored
+//! by default: see `conformance.rs`.
 
 mod processes;
 mod survivor;
@@ -25,7 +25,7 @@ const LARGE: u64 = 1 << 20;
 fn give_up_privilege() {
     let mut sets = capabilities(None).unwrap();
     sets.effective.remove(CapabilitySet::IPC_LOCK);
-    set_capabilities(None, sets).expect("root in the guest");
+    set_capabilities(None, sets).expect("capabilities can be changed in the guest");
 }
 
 fn may_lock(current: Option<u64>) {
@@ -84,7 +84,7 @@ fn failed_registration_is_reported_once_and_other_operations_continue() {
         if let Some(done) = out[..count].iter().find(|done| done.id == 5) {
             break *done;
         }
-        assert!(since.elapsed() < survivor::PATIENCE, "the write does not complete");
+        assert!(since.elapsed() < survivor::PATIENCE, "the write has not completed");
     };
     assert_eq!((done.status, troubles(&mut one)), (Status::Success, vec![]));
 }

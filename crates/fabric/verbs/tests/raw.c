@@ -1,13 +1,13 @@
-// Measures what a program achieves that only calls libibverbs: the lower bound for `stentor bench fabric --fabric
+// Measures a program that only calls libibverbs. Its latency is the lower bound for `stentor bench fabric --fabric
 // verbs`. Two processes use one device like ib_write_lat, ib_send_lat, ib_write_bw and ib_send_bw. They yield while
 // they wait, so that a guest with one processor suffices.
 //
 //   raw DEVICE GID_INDEX write|send lat|lazy|bw BYTES ITERATIONS
 //
 // Prints half of the median round-trip time in microseconds, or the rate up to the last completion in MB/s. `lat` waits
-// for the completion of each of its messages, like ib_write_lat and ib_send_lat. `lazy` requests one only for every
-// EACH messages, like the bench. The depth of the queues and the number of messages per completion are the bench's. All
-// messages have the same target address, as in ib_send_bw.
+// for the completion of each of its messages, like ib_write_lat and ib_send_lat. `lazy` requests a completion only for
+// every EACH-th message, like the bench. The depth of the queues and the number of messages per completion are the same
+// as in the bench. All messages have the same target address, as in ib_send_bw.
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <stdint.h>
@@ -141,7 +141,7 @@ static int by_size(const void *a, const void *b) {
 	return (x > y) - (x < y);
 }
 
-// Waits for room for one more request, if every EACH-th is signalled.
+// Waits until the send queue has room for one more request. Every EACH-th request is signalled.
 static void make_room(uint64_t n, size_t bytes) {
 	while (n > sent * EACH + DEPTH)
 		poll_once(bytes);

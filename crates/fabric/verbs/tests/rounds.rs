@@ -1,6 +1,5 @@
-//! A thousand connections between two processes that are broken in every way, followed by peers that are killed in
-//! every state of a connection. Neither leaves objects in the kernel or at the survivor. Ignored by default: see
-//! `conformance.rs`.
+//! Opens a thousand connections between two processes and breaks them in every way. Then kills peers in every state of
+//! a connection. Neither may leave objects in the kernel or at the survivor. Ignored by default: see `conformance.rs`.
 
 mod kernel;
 mod processes;
@@ -18,16 +17,16 @@ use processes::addresses;
 use stentor_fabric::{Access, Fabric, QpState};
 use survivor::{End, PATIENCE, PEER, SURVIVOR};
 
-/// Number of lives of the peer; the survivor has only one. In each life, the ends connect, and reconnect after each
-/// break.
+/// Number of lives of the peer; the survivor has only one life. In each life, the ends connect, and reconnect after
+/// each break.
 const LIVES: usize = 60;
 /// Number of breaks of each kind in a life.
 const TIMES: usize = 4;
 const CONNECTIONS: usize = LIVES * (1 + TIMES * BREAKS.len());
-/// Number of lives after which the objects of the kernel and of the survivor are checked.
+/// The objects of the kernel and of the survivor are checked each time after this number of lives.
 const LOOK: usize = 10;
 
-/// Ways to break a connection while both processes live.
+/// Ways to break a connection while both processes are running.
 #[derive(Clone, Copy, Debug)]
 enum Break {
     /// Both ends use a wrong key.
@@ -36,7 +35,7 @@ enum Break {
     Survivor,
     /// The survivor revokes its grant while the peer writes.
     Fenced,
-    /// Both ends use a wrong key after as many writes as the queue takes.
+    /// Both ends use a wrong key while their send queues are full of writes.
     Full,
 }
 
@@ -55,14 +54,14 @@ fn break_it(survivor: &mut End, peer: &mut End, how: Break) {
             survivor.fabric.revoke(survivor.region, PEER).unwrap();
             // The peer still uses the revoked grant.
             peer.flood(4);
-            survivor::until(survivor, Some(peer), "the revocation is told", |_, peer| {
+            survivor::until(survivor, Some(peer), "the peer knows of the revocation", |_, peer| {
                 peer.is_some_and(|peer| peer.target().is_none())
             });
             survivor.fabric.grant(survivor.region, PEER, Access::Write).unwrap();
         }
         Break::Full => {
             for end in [survivor, peer] {
-                // The last completion may not have been polled yet.
+                // Leave room in the queue, because the last completion may not have been polled yet.
                 end.flood(survivor::DEPTH as usize - 2);
                 end.write_with_wrong_key();
             }
@@ -123,7 +122,7 @@ fn a_thousand_connections_leave_no_objects_behind() {
         took[LIVES - 1],
     );
     const { assert!(CONNECTIONS >= 1000) };
-    assert_ne!(alone, before, "the survivor held nothing");
+    assert_ne!(alone, before, "the survivor has no objects for the peer");
     drop(survivor);
     assert_eq!(settled(Some(&before)), before);
 }
@@ -135,7 +134,7 @@ const KILLS: usize = 6 * STAGES.len();
 const STAGE: &str = "STENTOR_VERBS_PEER";
 const PORT: &str = "STENTOR_VERBS_PORT";
 
-/// The program of the killed peers. Run by itself, it does nothing.
+/// The program of the peers to kill. It does nothing if it is not started by the other test.
 #[test]
 #[ignore = "a part of `peers_killed_in_every_state_leave_no_objects_behind`"]
 fn a_peer_that_is_killed() {
@@ -231,7 +230,7 @@ fn peers_killed_in_every_state_leave_no_objects_behind() {
             if if any { since.elapsed() >= at } else { told.is_some_and(|told| told.elapsed() >= later) } {
                 break;
             }
-            assert!(since.elapsed() < PATIENCE, "round {round}: the peer does not come to `{stage}`");
+            assert!(since.elapsed() < PATIENCE, "round {round}: the peer does not reach `{stage}`");
             assert!(child.try_wait().unwrap().is_none(), "round {round}: the peer ended before `{stage}`");
             std::thread::yield_now();
         }
@@ -244,7 +243,7 @@ fn peers_killed_in_every_state_leave_no_objects_behind() {
     }
     noticed.sort_unstable();
     println!(
-        "{KILLS} peers killed in {:.1} s; the survivor is ready for the next one after {:?} (median), {:?} at most",
+        "{KILLS} peers killed in {:.1} s; the survivor is ready for the next peer after {:?} (median), {:?} at most",
         begin.elapsed().as_secs_f64(),
         noticed[KILLS / 2],
         noticed[KILLS - 1],

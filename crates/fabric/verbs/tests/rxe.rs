@@ -1,5 +1,5 @@
-//! Queue pairs on the kernel's Soft-RoCE, looped back in one process. Ignored by default: the tests need a device,
-//! which `cargo xtask test --only verbs` creates in a guest.
+//! Tests queue pairs on the kernel's Soft-RoCE that are connected within one process. Ignored by default: the tests
+//! need a device, which `cargo xtask test --only verbs` creates in a guest.
 
 mod common;
 mod kernel;
@@ -26,7 +26,7 @@ fn every_operation_on_a_reliable_connection() {
     );
     assert_eq!((b.word(0), b.word(8), b.word(16)), (0, 0x1122_3344_5566_7788, 0), "inline WRITE");
 
-    // A WRITE of several packets, from a region.
+    // Post a WRITE of several packets from a region.
     for n in 0..1000 {
         a.set(8 * n, n as u64 + 1);
     }
@@ -58,9 +58,9 @@ fn every_operation_on_a_reliable_connection() {
         a.run(Work::CompareSwap { local: old, remote: b.remote(49152), expected, new }, Opcode::Atomic);
         assert_eq!(a.word(24576), before, "compare-and-swap");
     }
-    assert_eq!(b.word(49152), 100, "a compare-and-swap with another expected value changes nothing");
+    assert_eq!(b.word(49152), 100, "a compare-and-swap with a wrong expected value changes nothing");
 
-    // Unsignalled WRITEs: only the last one completes, and all have landed.
+    // Post unsignalled WRITEs and a signalled one. Only the last one has a completion, and then all have landed.
     for n in 0..10_u64 {
         let data = n.to_ne_bytes();
         a.qp.post(n, &Work::Write { data: Data::Inline(&data), remote: b.remote(57344 + 8 * n), imm: None }, n == 9)
@@ -120,7 +120,7 @@ fn failed_transition_names_states_attribute_and_remedy() {
     let blamed = |result: Result<(), stentor_fabric_verbs::qp::TransitionError>| {
         let error = result.unwrap_err();
         println!("{error}");
-        (error.from, error.to, error.attribute.expect("the wrong attribute").0)
+        (error.from, error.to, error.attribute.expect("the error names the attribute").0)
     };
     let early = end.qp.ready_to_receive(host.own, &peer, &tuning);
     assert_eq!(blamed(early), (State::Reset, State::Rtr, "qp_state"));
@@ -161,7 +161,8 @@ fn invalid_requests_are_refused_with_a_reason() {
     assert_eq!(QueuePair::new(&domain, &queue, &queue, size).unwrap_err().errno, Errno::INVALID);
 }
 
-/// Drops objects in an order that only the `Arc`s make valid, with work outstanding. No object is left.
+/// Drops objects in an order that is valid only because of their `Arc`s, while work is outstanding. Afterwards no
+/// object is left.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
 fn objects_are_destroyed_in_the_right_order_for_any_drop_order() {
@@ -179,15 +180,16 @@ fn objects_are_destroyed_in_the_right_order_for_any_drop_order() {
     assert_eq!(settled(Some(&before)), before);
 }
 
-/// Faults that valgrind must detect, if it runs: a read of a word beyond an allocation, and memory that is never freed.
+/// Commits the fault that `STENTOR_PLANTED` names, which valgrind must report: a read beyond an allocation, or memory
+/// that is never freed.
 #[test]
-#[ignore = "planted faults: run by `cargo xtask test --only verbs`"]
-fn what_valgrind_must_see() {
+#[ignore = "deliberate faults: run by `cargo xtask test --only verbs`"]
+fn faults_that_valgrind_must_report() {
     let planted = std::env::var("STENTOR_PLANTED").unwrap_or_default();
     let words = vec![7_u64; std::hint::black_box(4)];
     if planted == "overrun" {
-        // SAFETY: none, deliberately. It reads the word after the last one, whose value is not used, so that valgrind
-        // reports it.
+        // SAFETY: deliberately not given. The call reads the word after the last one, so that valgrind reports it. The
+        // value is not used.
         std::hint::black_box(unsafe { words.as_ptr().add(words.len()).read_volatile() });
     }
     if planted == "leak" {

@@ -1,5 +1,5 @@
-//! A device that disappears in use. Its processes receive an event that names it, and processes on another device
-//! continue. Ignored by default: see `conformance.rs`.
+//! Tests a device that disappears while it is in use. Its processes receive an event that names it, and processes on
+//! another device continue. Ignored by default: see `conformance.rs`.
 
 mod processes;
 
@@ -77,7 +77,7 @@ fn works(pair: &mut [Half]) {
         let target: Vec<u64> = pair.iter().map(|half| half.written + 1).collect();
         pair.iter_mut().for_each(Half::pump);
         pair.iter_mut().for_each(Half::write);
-        until("what the other one wrote", pair, |pair| pair[0].seen() >= target[1] && pair[1].seen() >= target[0]);
+        until("all writes have landed", pair, |pair| pair[0].seen() >= target[1] && pair[1].seen() >= target[0]);
     }
 }
 
@@ -157,14 +157,14 @@ fn port_down_is_reported_and_other_devices_keep_working() {
     others_go_on(&mut all);
 }
 
-/// Deleting the interface also deletes the device's addresses.
+/// Deletes the interface under the device, which also deletes the device's addresses.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
 fn deleted_interface_is_reported_by_name_and_other_devices_keep_working() {
     let device = SecondDevice::new();
     let mut all = cluster(6300);
     let mut delete = Command::new("ip").args(["link", "delete", "d1"]).spawn().unwrap();
-    until("both have heard", &mut all, |all| {
+    until("both processes have reported it", &mut all, |all| {
         all[..2].iter_mut().for_each(Half::write);
         all[..2].iter().all(|half| half.fabric.state(half.qp) == QpState::Error && has_told(half, is_lost))
     });
@@ -173,15 +173,15 @@ fn deleted_interface_is_reported_by_name_and_other_devices_keep_working() {
     let qp = all[0].qp;
     let refused = all[0].fabric.reset(qp).unwrap_err();
     println!("{refused}");
-    assert!(matches!(&refused, ConnectError::System { reason, .. } if reason.contains("rxe1 is gone")), "{refused}");
+    assert!(matches!(&refused, ConnectError::System { reason, .. } if reason.contains("rxe1 was lost")), "{refused}");
     others_go_on(&mut all);
     drop(all);
     assert!(delete.wait().unwrap().success());
     drop(device);
 }
 
-/// Soft-RoCE removes a device only when no process has it open any more. Until then its processes continue, and no
-/// other process can find it.
+/// Soft-RoCE removes a device only when no process has it open any more. Until then, the processes that have it open
+/// continue, and no other process can find it.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
 fn device_deleted_in_use_is_hidden_and_removed_with_its_last_process() {
@@ -192,7 +192,7 @@ fn device_deleted_in_use_is_hidden_and_removed_with_its_last_process() {
         let found = device::devices(device::ROOT.as_ref());
         !found.iter().any(|device| device.name == "rxe1" && device.file.is_some())
     };
-    until("it is not found", &mut all, |_| gone());
+    until("the device is no longer listed", &mut all, |_| gone());
     let address = Some(std::net::SocketAddr::new(processes::SECOND.parse().unwrap(), 6299));
     let refused =
         VerbsFabric::start(NetConfig::new("test", ProcessId(0), vec![address]), VerbsConfig::default()).unwrap_err();

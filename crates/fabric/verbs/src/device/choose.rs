@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Device, Gid, GidKind, Port, infiniband_gid, own_node};
 
-/// Configured choices and facts about the process. [`choose`] fills in the rest.
+/// Configured choices and facts about the process. [`choose`] selects what is not configured.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Wanted {
     /// Name of the device.
@@ -15,20 +15,21 @@ pub struct Wanted {
     pub port: Option<u8>,
     /// Index of the GID in the port's table.
     pub gid_index: Option<u32>,
-    /// Address under which peers know this process. It selects the GID that represents it, and thus the interface.
+    /// Address under which peers know this process. It selects the GID that represents this address, and thus the
+    /// interface.
     pub address: Option<IpAddr>,
-    /// GID of the InfiniBand port under that address's interface, if it is one; see
+    /// GID of the InfiniBand port under the interface that has `address`, if that interface is IP over InfiniBand; see
     /// [`infiniband_gid`](super::infiniband_gid).
     pub infiniband: Option<Ipv6Addr>,
     /// NUMA node whose devices are preferred if several are suitable.
     pub numa_node: Option<u32>,
-    /// NUMA node to which this process is bound; see [`own_node`](super::own_node). It is used if `numa_node` is not
-    /// set, and only among ports of one network: processes on different nodes must reach each other.
+    /// NUMA node to which this process is bound; see [`own_node`](super::own_node). Used if `numa_node` is not set. It
+    /// decides only between ports of one network, because processes on different nodes must reach each other.
     pub own_node: Option<u32>,
 }
 
 impl Wanted {
-    /// Returns what is known about a process with this address without configuration.
+    /// Returns the facts about a process with this address, without any configured choices.
     #[must_use]
     pub fn here(root: &Path, address: Option<IpAddr>) -> Wanted {
         let infiniband = address.and_then(|address| infiniband_gid(root, address));
@@ -55,11 +56,11 @@ pub struct Choice {
 pub enum ChooseError {
     /// The machine has no RDMA device, or the container does not expose one.
     #[error(
-        "there is no RDMA device: load the card's driver, or make one in software: rdma link add rxe0 type rxe netdev eth0"
+        "there is no RDMA device: load the NIC's driver, or create a software device: rdma link add rxe0 type rxe netdev eth0"
     )]
     NoDevice,
     /// The configured device does not exist.
-    #[error("there is no RDMA device {wanted}; there are: {present}")]
+    #[error("there is no RDMA device {wanted}; available: {present}")]
     NoSuchDevice {
         /// Configured name.
         wanted: String,
@@ -67,13 +68,13 @@ pub enum ChooseError {
         present: String,
     },
     /// The kernel module for access from user space (`ib_uverbs`) does not serve the device.
-    #[error("{device} cannot be reached by processes: modprobe ib_uverbs; in a container, pass /dev/infiniband in")]
+    #[error("{device} has no device file: run `modprobe ib_uverbs`; in a container, pass /dev/infiniband to it")]
     NoFile {
         /// Name of the device.
         device: String,
     },
     /// The configured port does not exist.
-    #[error("no device has a port {wanted}; there are: {present}")]
+    #[error("no device has a port {wanted}; available: {present}")]
     NoSuchPort {
         /// Configured number.
         wanted: u8,
@@ -89,7 +90,7 @@ pub enum ChooseError {
         present: String,
     },
     /// The configured GID entry is empty.
-    #[error("there is no GID {wanted}; there are: {present}")]
+    #[error("there is no GID {wanted}; available: {present}")]
     NoSuchGid {
         /// Configured index.
         wanted: u32,
@@ -104,8 +105,8 @@ pub enum ChooseError {
     },
     /// No GID represents the address.
     #[error(
-        "no GID stands for {wanted}; there are: {present}. Give the address to the interface of an RDMA device, make a device for \
-             its interface (rdma link add rxe0 type rxe netdev INTERFACE), or name device and GID"
+        "no GID represents {wanted}; available: {present}. Give the address to the interface of an RDMA device, create a device \
+             for its interface (rdma link add rxe0 type rxe netdev INTERFACE), or configure device and GID"
     )]
     NoGidForAddress {
         /// Address of this process.
@@ -126,8 +127,8 @@ struct Candidate<'a> {
 /// Chooses a device, a port and a GID. The criteria apply in this order:
 ///
 /// 1. The configured device, port and GID index.
-/// 2. The GID of the process's address, or the InfiniBand port under that address's interface. If the address belongs
-///    to neither, any InfiniBand port.
+/// 2. The GID that represents the process's address, or the InfiniBand port under the interface with that address. If
+///    there is neither, any InfiniBand port.
 /// 3. RoCE v2 before InfiniBand before RoCE v1.
 /// 4. A routable GID before a link-local one.
 /// 5. A device of the same network on the process's NUMA node.
@@ -176,9 +177,9 @@ impl Candidate<'_> {
 
 /// Returns whether a candidate's device is on the preferred NUMA node.
 ///
-/// If the node is not configured, the candidate must also be in the network of `first`, the choice without this rule.
-/// On InfiniBand this requires a subnet with a number that no other subnet has, because rails with the default subnet
-/// number look alike. On Ethernet, routers connect the networks.
+/// If the node is not configured, the candidate must also be in the same network as `first`, which would be chosen
+/// without this rule. On InfiniBand, that is known only if the subnet number is not the default one, which several
+/// subnets may have. On Ethernet, routers connect the networks.
 fn is_near(candidate: &Candidate<'_>, first: &Candidate<'_>, wanted: &Wanted) -> bool {
     let subnet = |c: &Candidate<'_>| (!c.gid.is_link_local()).then(|| c.gid.bytes.octets()[..8].to_owned());
     let is_reached = first.gid.kind != GidKind::Ib || subnet(first).is_some_and(|own| subnet(candidate) == Some(own));
@@ -189,7 +190,7 @@ fn is_near(candidate: &Candidate<'_>, first: &Candidate<'_>, wanted: &Wanted) ->
     }
 }
 
-/// Returns the active ports that match the configuration, of devices that processes can open.
+/// Returns the active ports that match the configuration and belong to devices that have a device file.
 fn usable_ports<'a>(devices: &'a [Device], wanted: &Wanted) -> Result<Vec<(&'a Device, &'a Port)>, ChooseError> {
     if devices.is_empty() {
         return Err(ChooseError::NoDevice);
@@ -230,17 +231,17 @@ fn why(best: &Candidate<'_>, wanted: &Wanted, left: usize) -> String {
         reasons.push("configured".to_owned());
     }
     if let Some(address) = wanted.address.filter(|address| best.gid.address() == *address) {
-        reasons.push(format!("stands for {address}"));
+        reasons.push(format!("represents {address}"));
     } else if let (Some(address), true) = (wanted.address, wanted.infiniband == Some(best.gid.bytes)) {
         reasons.push(format!("the port under the interface of {address}"));
     }
     if left > 1 {
         let node = wanted.numa_node.or(wanted.own_node).filter(|node| best.device.numa_node == Some(*node));
         let near = node.map_or(String::new(), |node| format!(", on NUMA node {node}"));
-        let reach = if best.gid.is_link_local() { "link-local only" } else { "an address that can be routed" };
+        let reach = if best.gid.is_link_local() { "link-local only" } else { "a routable address" };
         reasons.push(format!("of {left} the best: {}, {reach}{near}", best.gid.kind));
     }
-    if reasons.is_empty() { "the only one".to_owned() } else { reasons.join("; ") }
+    if reasons.is_empty() { "the only candidate".to_owned() } else { reasons.join("; ") }
 }
 
 fn at((device, port): (&Device, &Port)) -> String {
@@ -323,8 +324,8 @@ mod tests {
         let configured = Wanted { numa_node: Some(0), ..own.clone() };
         assert_eq!(chosen(&cards, &configured), ("a".into(), 3), "the configured node comes first");
         let worse = device("c", 1, vec![gid(0, "fd00::1", GidKind::RoceV1)]);
-        assert_eq!(chosen(&[card("a", 0, 1), worse], &own), ("a".into(), 3), "RoCE v2 before the node");
-        // Two rails: in one subnet, in two subnets, and in two subnets with the default number.
+        assert_eq!(chosen(&[card("a", 0, 1), worse], &own), ("a".into(), 3), "RoCE v2 outranks the node");
+        // Two rails in one subnet, in two subnets, or in two subnets with the default number.
         let rails = |first: &str, second: &str| {
             let rail = |name, node, prefix: &str| {
                 device(name, node, vec![gid(0, &format!("{prefix}::2:c903:31:7c9{node}"), GidKind::Ib)])
@@ -350,21 +351,21 @@ mod tests {
         let ib = device("ib", 0, vec![gid(0, "fe80::2:c903:31:7c91", GidKind::Ib)]);
         let wanted = Wanted { address: Some("10.1.0.1".parse().unwrap()), ..Wanted::default() };
         assert_eq!(chosen(&[card("a", 0, 1), ib.clone()], &wanted), ("ib".into(), 0));
-        // The interface with this address runs over a port.
+        // If the interface with this address runs over an InfiniBand port, that port is chosen.
         let other = device("ib2", 1, vec![gid(0, "fe80::2:c903:31:7c92", GidKind::Ib)]);
         let under = Wanted { infiniband: Some(other.ports[0].gids[0].bytes), own_node: Some(0), ..wanted.clone() };
         let choice = choose(&[ib.clone(), other], &under).unwrap();
         assert_eq!((choice.device.as_str(), choice.why.as_str()), ("ib2", "the port under the interface of 10.1.0.1"));
         let gone = Wanted { infiniband: Some("fe80::9".parse().unwrap()), ..wanted };
-        assert_eq!(chosen(&[ib], &gone), ("ib".into(), 0), "a port of a device that does not exist");
+        assert_eq!(chosen(&[ib], &gone), ("ib".into(), 0), "the GID of a device that does not exist is ignored");
     }
 
     #[test]
     fn errors_list_what_exists_and_a_remedy() {
         let cards = [card("a", 0, 1)];
         assert!(refused(&[], &Wanted::default()).contains("rdma link add"));
-        assert!(refused(&cards, &Wanted { device: Some("x".into()), ..Wanted::default() }).ends_with("there are: a"));
-        assert!(refused(&cards, &Wanted { port: Some(2), ..Wanted::default() }).ends_with("there are: a port 1"));
+        assert!(refused(&cards, &Wanted { device: Some("x".into()), ..Wanted::default() }).ends_with("available: a"));
+        assert!(refused(&cards, &Wanted { port: Some(2), ..Wanted::default() }).ends_with("available: a port 1"));
         assert!(
             refused(&cards, &Wanted { gid_index: Some(9), ..Wanted::default() }).contains("GID 3 RoCE v2 10.0.0.1")
         );

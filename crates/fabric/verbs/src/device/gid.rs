@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Packet format of a GID, in the order of preference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum GidKind {
-    /// UDP over IP, which routers forward.
+    /// RoCE v2: packets are UDP over IP, which routers forward.
     RoceV2,
     /// InfiniBand.
     Ib,
-    /// RoCE v1: packets have a separate Ethernet type, so they stay within one Ethernet network.
+    /// RoCE v1: packets have an Ethernet type of their own, so they stay within one Ethernet network.
     RoceV1,
 }
 
@@ -38,13 +38,14 @@ pub struct Gid {
 }
 
 impl Gid {
-    /// Returns the address that the GID represents: an IPv4 address if it is an IPv4-mapped one.
+    /// Returns the address that the GID represents: an IPv4 address if the GID is IPv4-mapped, otherwise an IPv6
+    /// address.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.bytes.to_ipv4_mapped().map_or(IpAddr::V6(self.bytes), IpAddr::V4)
     }
 
-    /// Returns whether the GID is link-local, so that only neighbours can be reached with it.
+    /// Returns whether the GID is link-local, so that it reaches only the same link.
     #[must_use]
     pub fn is_link_local(&self) -> bool {
         self.bytes.is_unicast_link_local()

@@ -1,4 +1,4 @@
-//! RDMA devices of this machine as the kernel lists them in sysfs, without libibverbs.
+//! The RDMA devices of this machine, as the kernel lists them in sysfs. This module does not need libibverbs.
 
 mod choose;
 mod gid;

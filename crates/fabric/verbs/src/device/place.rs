@@ -1,4 +1,4 @@
-//! The network interface of this process's address, for the choice of a device.
+//! Finds the InfiniBand port under the network interface that has this process's address.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,12 +6,13 @@ use std::path::Path;
 
 use stentor_host::interface_of;
 
-/// Offset of the port's GID in the hardware address of IP over InfiniBand, which begins with a queue pair number. Other
-/// hardware addresses are shorter.
+/// Offset of the port's GID in the hardware address of an IP-over-InfiniBand interface, which begins with a queue pair
+/// number. Hardware addresses of other interfaces are shorter.
 const GID_AT: usize = 4;
 
 /// Returns the GID of the InfiniBand port under the interface that has this address. Returns `None` if no interface has
-/// it, or one of another kind, whose GIDs are derived from its addresses.
+/// the address, or if the interface is not IP over InfiniBand. GIDs of other interfaces are derived from their
+/// addresses.
 #[must_use]
 pub fn infiniband_gid(root: &Path, address: IpAddr) -> Option<Ipv6Addr> {
     gid_under(root, &interface_of(address)?)

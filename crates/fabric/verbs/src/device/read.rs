@@ -7,14 +7,15 @@ use stentor_fabric_net::sysfs::{line, names};
 
 use super::{Device, Gid, GidKind, LinkLayer, Port};
 
-/// Returns all devices below `root` (`/sys`), sorted by name. The list is empty without the kernel's RDMA modules, or
-/// if a container hides them.
+/// Returns all devices below `root` (`/sys`), sorted by name. The list is empty if the kernel's RDMA modules are not
+/// loaded, or if a container hides the devices.
 #[must_use]
 pub fn devices(root: &Path) -> Vec<Device> {
     names(&root.join("class/infiniband")).into_iter().map(|name| device(root, name)).collect()
 }
 
-/// Returns the current index of a GID in a port's table. Its former index is checked first.
+/// Returns the current index of a GID in a port's table, or `None` if the table does not contain it. Checks the index
+/// in `wanted` first.
 #[must_use]
 pub fn index_of(root: &Path, device: &str, port: u8, wanted: &Gid) -> Option<u32> {
     let path = root.join("class/infiniband").join(device).join("ports").join(port.to_string());
@@ -45,8 +46,8 @@ fn file(root: &Path, name: &str) -> Option<PathBuf> {
     names(&class).into_iter().find(is_its).map(|entry| Path::new("/dev/infiniband").join(entry))
 }
 
-/// Returns the NIC's NUMA node; for a software device, that of the network interface under it. The kernel reports -1 if
-/// it does not know the node.
+/// Returns the device's NUMA node. For a software device, it is the node of the network interface under the device. The
+/// kernel reports -1 for an unknown node, which becomes `None`.
 fn numa_node(root: &Path, path: &Path) -> Option<u32> {
     let under = || line(&path.join("parent")).map(|parent| root.join("class/net").join(parent));
     let of = |path: &Path| line(&path.join("device/numa_node"))?.parse().ok();
@@ -70,7 +71,7 @@ fn port(device: &Path, number: &str) -> Option<Port> {
     })
 }
 
-/// Returns the entry if it is set.
+/// Returns an entry of the GID table, or `None` if the entry is not set.
 fn gid(port: &Path, link: LinkLayer, index: &str) -> Option<Gid> {
     let bytes: Ipv6Addr = line(&port.join("gids").join(index))?.parse().ok()?;
     if bytes.is_unspecified() {
@@ -144,8 +145,12 @@ mod tests {
         let first = devices(&tree)[0].ports[0].gids[0].clone();
         let index = |wanted: &Gid| index_of(&tree, "rxe0", 1, wanted);
         assert_eq!(index(&first), Some(0));
-        assert_eq!(index(&Gid { index: 7, ..first.clone() }), Some(0), "it has another index now");
-        assert_eq!(index(&Gid { kind: GidKind::RoceV1, ..first.clone() }), None, "same address, other packet format");
+        assert_eq!(index(&Gid { index: 7, ..first.clone() }), Some(0), "the GID has moved to another index");
+        assert_eq!(
+            index(&Gid { kind: GidKind::RoceV1, ..first.clone() }),
+            None,
+            "a GID with the same address and another packet format is another GID"
+        );
         let moved = tree.join("class/infiniband/rxe0/ports/1");
         fs::write(moved.join("gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n").unwrap();
         assert_eq!(index(&first), None);

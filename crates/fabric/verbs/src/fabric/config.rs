@@ -18,20 +18,21 @@ pub struct VerbsConfig {
     pub port: Option<u8>,
     /// Index of the GID in the port's table. `None` uses the GID that represents this process's address.
     pub gid_index: Option<u32>,
-    /// NUMA node whose devices are preferred. `None` uses the node to which this process is bound, within one network.
+    /// NUMA node whose devices are preferred. `None` prefers the node to which this process is bound, but only within
+    /// one network.
     pub numa_node: Option<u32>,
     /// Payload of a packet, in bytes; the smaller value of both ends is used. `None` uses the port's MTU.
     pub mtu: Option<u32>,
-    /// Timeouts, retries and depths. READs are also limited to what the devices of both ends support.
+    /// Timeouts, retries and depths. The number of outstanding READs is also limited by the devices of both ends.
     pub tuning: Tuning,
     /// Requested length of inline data, in bytes; the device may grant another value.
     pub inline_bytes: u32,
-    /// Number of entries of a completion queue. As many queues are created as the queue pairs need.
+    /// Number of entries of a completion queue. Further queues are created when queue pairs need more entries.
     pub completions: u32,
     /// Maximum depth of a queue that may be requested; the device may support less.
     pub max_depth: u32,
-    /// Switch that copies the writes of fan-out sets, if there is one. It copies only RoCE v2 packets over IPv4. With
-    /// another GID it is not used, which [`Trouble::NoCopies`](crate::Trouble::NoCopies) reports.
+    /// Switch that copies the writes of fan-out sets, if there is one. A switch copies only RoCE v2 packets over IPv4.
+    /// With a GID of another kind it is not used, which [`Trouble::NoCopies`](crate::Trouble::NoCopies) reports.
     pub switch: Option<SwitchConfig>,
     /// Root of sysfs, in which devices are found: `/sys`, except in tests.
     pub sysfs: PathBuf,
@@ -64,12 +65,12 @@ impl Default for VerbsConfig {
     }
 }
 
-/// Code for a timeout of 134 ms, the value that `roce` uses: a user-space peer answers only when it is scheduled.
+/// Code for a timeout of 134 ms, the same as in the `roce` fabric. A user-space peer answers only when it is scheduled.
 const TIMEOUT_134_MS: u8 = 15;
-/// Number of retries. The value 7 means no limit: for receivers that are not ready on all devices, and on Soft-RoCE
-/// also for a peer that does not answer.
+/// Number of retries. The value 7 would mean no limit: on all devices for receivers that are not ready, and on
+/// Soft-RoCE also for peers that do not answer.
 const RETRIES: u8 = 6;
-/// Code for 40.96 ms.
+/// Code for a receiver-not-ready timer of 40.96 ms.
 const RNR_41_MS: u8 = 24;
 
 /// Reason why a process could not start.
@@ -93,7 +94,7 @@ pub enum StartError {
     Make(#[from] MakeError),
     /// The configured value is not a path MTU, or is larger than the port's MTU.
     #[error(
-        "path MTU {asked}: {device} has {most}; it is one of 256, 512, 1024, 2048, 4096 up to that (raise the interface's MTU for more)"
+        "path MTU {asked} is invalid: {device} supports 256, 512, 1024, 2048 and 4096 up to {most} (raise the interface's MTU for more)"
     )]
     Mtu {
         /// Configured value, in bytes.

@@ -3,9 +3,9 @@
 //! Each life of an end has a queue pair of its own. Late packets of an earlier life are therefore addressed to a queue
 //! pair that does not exist any more.
 //!
-//! When an end breaks, its queue pair is moved to ERR, its completions are polled, and it is destroyed. From then on
-//! none of its operations makes progress. All requests that are still outstanding are completed as flushed, without
-//! waiting for the device to report them.
+//! When an end breaks, its queue pair is moved to ERR, its completions are polled, and the queue pair is destroyed.
+//! Afterwards none of its operations makes progress. Requests that are still outstanding are completed as flushed,
+//! without waiting for the device to report them.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{CompletionQueue, DeviceEvent, Domain, EventKind, MakeError, Mtu, Reg
 
 /// Maximum number of completions polled from a queue in one call.
 const BATCH: usize = 16;
-/// Maximum number of troubles that are kept.
+/// Maximum number of troubles that wait to be read.
 const MAX_TROUBLES: usize = 64;
 
 /// A completion queue with the number of entries that are reserved for queue pairs.
@@ -46,30 +46,31 @@ pub(super) struct Half {
     pub(super) life: u16,
     pub(super) sends: Outstanding,
     pub(super) receives: Outstanding,
-    /// WRITEs that wait to be merged with adjoining ones, if the owner allows it, and the memory for their inline data.
+    /// WRITEs that wait to be merged with adjoining ones. `None` if the owner does not allow merging.
     pub(super) holder: Option<Holder>,
+    /// Memory for the inline data of these WRITEs.
     pub(super) inline: Option<Region>,
     /// `Some` for the end of a fan-out set, whose other end is a switch.
     pub(super) set: Option<SetEnd>,
 }
 
 impl Half {
-    /// Returns the number of entries that it needs in a completion queue.
+    /// Returns the number of entries that an end with this configuration needs in a completion queue.
     fn places(config: QpConfig) -> u32 {
         config.send_depth.max(1) + config.recv_depth.max(1)
     }
 }
 
-/// Returns the peer's queue pair, if the end is one.
+/// Returns the peer's queue pair, or an error if the end is not a queue pair.
 fn pair(end: &End) -> Result<&Pair, String> {
     match end {
         End::QueuePair(pair) => Ok(pair),
-        End::Opaque(_) => Err("it is no queue pair".to_owned()),
+        End::Opaque(_) => Err("the peer's end is not a queue pair".to_owned()),
     }
 }
 
 impl VerbsDevice {
-    /// Returns the protection domain of a peer, and creates it if necessary.
+    /// Returns the protection domain of a peer. Creates the domain if it does not exist.
     pub(super) fn domain(&mut self, peer: ProcessId) -> Result<Arc<Domain>, MakeError> {
         let place = &mut self.domains[peer.index()];
         if let Some(domain) = place {
@@ -78,10 +79,10 @@ impl VerbsDevice {
         Ok(Arc::clone(place.insert(Domain::new(&self.context)?)))
     }
 
-    /// Creates an end without a life.
+    /// Creates an end whose life has not begun.
     pub(super) fn make_end(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), MakeError> {
         for half in self.halves.drain(qp.index()..) {
-            // The life of this end did not begin.
+            // This end could not begin its life, and the new end replaces it.
             self.queues[half.queue].used -= Half::places(half.config);
         }
         let merges = config.merges && config.kind == QpKind::Reliable;
@@ -135,7 +136,7 @@ impl VerbsDevice {
         let taken = match self.queues[queue].queue.poll(&mut raw[..room]) {
             Ok(taken) => taken,
             Err(errno) => {
-                self.lose(&format!("its completion queue cannot be read: {errno}"));
+                self.lose(&format!("a completion queue cannot be read: {errno}"));
                 return (0, false);
             }
         };
@@ -146,8 +147,8 @@ impl VerbsDevice {
         (count, taken == room)
     }
 
-    /// Translates a completion of the device into completions of the contract. Returns the number written to `out`:
-    /// several for merged requests, none if the request is no longer outstanding.
+    /// Translates a completion of the device into completions of the contract. Returns the number of completions
+    /// written to `out`. There are several for merged requests, and none for a request that is no longer outstanding.
     fn sort(&mut self, raw: &WorkCompletion, out: &mut [Completion]) -> usize {
         let Name { receive, qp, life, sequence } = Name::decode(raw.id);
         let Some(half) = self.halves.get_mut(qp.index()).filter(|half| half.life == life) else { return 0 };
@@ -166,8 +167,8 @@ impl VerbsDevice {
         self.put(done, out)
     }
 
-    /// Completes merged requests. If the merged request failed, the failing part is unknown, and the first one reports
-    /// the error.
+    /// Completes merged requests. If the device's request failed, it is unknown which part caused the failure, so the
+    /// first merged request reports the error.
     fn sort_parts(&mut self, qp: QpId, sequence: u32, parts: u32, mut status: Status, out: &mut [Completion]) -> usize {
         let mut count = 0;
         for before in (0..parts).rev() {
@@ -183,8 +184,8 @@ impl VerbsDevice {
         count
     }
 
-    /// Writes a completion to `out`, or keeps it if `out` is full or earlier completions are kept. Returns the number
-    /// written.
+    /// Writes a completion to `out`, or appends it to `taken` if `out` is full or earlier completions are in `taken`.
+    /// Returns the number written to `out`.
     #[inline]
     fn put(&mut self, done: Completion, out: &mut [Completion]) -> usize {
         match out.first_mut().filter(|_| self.taken.is_empty()) {
@@ -199,7 +200,7 @@ impl VerbsDevice {
         }
     }
 
-    /// Returns the status of a request. A failed request marks its queue pair to be broken.
+    /// Returns the status of a request. If the request failed, marks its queue pair for breaking.
     #[inline]
     fn status(&mut self, qp: QpId, raw: &WorkCompletion, receive: bool) -> Status {
         match raw.status {
@@ -226,8 +227,8 @@ impl VerbsDevice {
         }
     }
 
-    /// Queries the state of the port, because not every device reports its changes. If the query fails, it is repeated
-    /// when the next request fails.
+    /// Queries the state of the port, because not every device reports changes of it. If the query fails, it is
+    /// repeated when the next request fails.
     fn look(&mut self) {
         match self.context.port(self.place.port) {
             Err(error) if error.errno.is_gone() => self.lose(&error.errno.to_string()),
@@ -257,8 +258,8 @@ impl VerbsDevice {
         }
     }
 
-    /// Handles a request that the device refused although it was checked and there is room. The queue pair, the device
-    /// or the permission is lost.
+    /// Handles a request that the device refused although the request is valid and its queue has room. The queue pair
+    /// or the device has failed, or the process has lost the permission to use the device.
     #[cold]
     pub(super) fn not_posted(&mut self, qp: QpId, error: &WorkError) -> PostError {
         self.tell(Trouble::NotPosted { qp, why: error.to_string() });
@@ -272,7 +273,7 @@ impl VerbsDevice {
     /// as flushed.
     fn shut(&mut self, qp: QpId, status: Status) {
         let Some(pair) = self.halves[qp.index()].pair.take() else { return };
-        // A device that was removed refuses this, but the queue pair is destroyed all the same.
+        // A device that was removed refuses this transition. The queue pair is destroyed nevertheless.
         let _ = pair.fail();
         self.take_in();
         drop(pair);
@@ -299,7 +300,8 @@ impl VerbsDevice {
         self.troubles.push_back(trouble);
     }
 
-    /// Reports a trouble of an operation that is retried, once per peer.
+    /// Reports a failed registration only once per peer, because the owner retries the request. Reports all other
+    /// troubles each time.
     pub(super) fn tell_once(&mut self, trouble: Trouble) {
         let Trouble::NotRegistered { peer, .. } = &trouble else { return self.tell(trouble) };
         if !self.unregistered.contains(peer) {
@@ -308,8 +310,8 @@ impl VerbsDevice {
         }
     }
 
-    /// Looks up the current index of this process's GID, unless it is configured. It changes when an interface loses
-    /// its addresses and gets them again.
+    /// Looks up the current index of this process's GID, unless the index is configured. The index changes if an
+    /// interface loses its addresses and gets them again.
     fn find_gid(&mut self) {
         if self.config.gid_index.is_none() {
             let (device, port) = (self.context.name(), self.place.port.0);
@@ -318,7 +320,7 @@ impl VerbsDevice {
         }
     }
 
-    /// Handles the loss of the device: all ends break, and none begins again.
+    /// Handles the loss of the device: all ends break, and no end begins another life.
     pub(super) fn lose(&mut self, what: &str) {
         if self.lost.is_some() {
             return;
@@ -327,7 +329,7 @@ impl VerbsDevice {
         let trouble = Trouble::DeviceLost { device, what: what.to_owned() };
         self.lost = Some(trouble.to_string());
         self.tell(trouble);
-        // The descriptors of a removed device stay readable for ever.
+        // The descriptors of a removed device stay readable, which would keep the process awake.
         let _ = epoll::delete(&self.epoll, &self.channel);
         let _ = epoll::delete(&self.epoll, self.context.event_descriptor());
         self.failing.extend((0..self.halves.len()).map(|n| QpId(n as u32)));
@@ -373,7 +375,7 @@ impl VerbsDevice {
         rnr_retries: u8,
     ) -> Result<(), String> {
         let tuning = Tuning { rnr_retries, ..self.tuning(pair(theirs)?) };
-        let own = self.halves[qp.index()].pair.as_ref().ok_or("it is broken")?;
+        let own = self.halves[qp.index()].pair.as_ref().ok_or("the queue pair is broken")?;
         own.ready_to_send(self.place, pair(ours)?.psn, &tuning).map_err(|error| error.to_string())
     }
 
@@ -382,7 +384,7 @@ impl VerbsDevice {
     }
 }
 
-/// Converts a device's status into the contract's.
+/// Converts a status of the device into a status of the contract.
 fn status_of(status: WorkStatus, receive: bool) -> Status {
     match status {
         WorkStatus::LOCAL_LENGTH => Status::LocalLength,
@@ -416,11 +418,13 @@ impl Transport for VerbsDevice {
         if pair.inline_bytes() < self.inline_bytes {
             let (asked, granted) = (self.inline_bytes, pair.inline_bytes());
             return Err(format!(
-                "{granted} bytes inline are granted where others have {asked}: ask for shallower queues"
+                "only {granted} bytes of inline data are granted, but other queue pairs have {asked}: configure shorter queues"
             ));
         }
         if self.ordered_bytes && !pair.is_data_in_order() {
-            return Err("its bytes may land in any order, those of others do not".to_owned());
+            return Err(
+                "the bytes of a write may land in any order, but other queue pairs guarantee an order".to_owned()
+            );
         }
         self.find_gid();
         pair.init(self.place.port, Some(Access::Atomic)).map_err(|error| error.to_string())?;
@@ -436,13 +440,14 @@ impl Transport for VerbsDevice {
 
     fn meet(&mut self, qp: QpId, _: &End, theirs: &End) -> Result<(), String> {
         let theirs = pair(theirs)?;
-        let mtu = Mtu::at_most(theirs.mtu.into()).ok_or_else(|| format!("its MTU is {}", theirs.mtu))?;
+        let mtu =
+            Mtu::at_most(theirs.mtu.into()).ok_or_else(|| format!("the peer's MTU is invalid: {}", theirs.mtu))?;
         let Pair { number: qp_number, psn, gid, lid, .. } = *theirs;
         let peer = Endpoint { qp_number, psn, gid, lid, mtu: mtu.min(self.mtu) };
         let tuning = self.tuning(theirs);
         self.find_gid();
         let half = &self.halves[qp.index()];
-        let pair = half.pair.as_ref().ok_or("it is broken")?;
+        let pair = half.pair.as_ref().ok_or("the queue pair is broken")?;
         let met = pair.ready_to_receive(self.place, &peer, &tuning);
         met.map_err(|error| if half.set.is_some() { sets::unmet(&error) } else { error.to_string() })
     }

@@ -1,18 +1,18 @@
-//! Merging of WRITEs that adjoin: the WRITE that a queue pair holds back, and its inline data.
+//! Merging of adjoining WRITEs: the WRITE that a queue pair holds back, and its inline data.
 //!
-//! A device starts a request as soon as it is posted. A WRITE therefore waits here for adjoining ones until the process
-//! flushes. A WRITE adjoins the held one if its target begins where the held one's ends, and its data either begins
-//! where the held one's ends or is inline like the held one's.
+//! A device starts a request as soon as it is posted. A WRITE is therefore held here, where adjoining WRITEs can join
+//! it, until the process flushes. A WRITE adjoins the held one under two conditions. Its target begins where the held
+//! target ends. Its data begins where the held data ends, or both are inline.
 //!
 //! # Invariants
-//! - The held WRITE is the last request of its queue pair: the next request joins it, or is posted after it.
-//! - All parts are in the send queue ([`Outstanding`](super::outstanding::Outstanding)) and occupy slots from the
-//!   moment at which they are posted. Only the device does not have them yet.
+//! - The held WRITE is the last request of its queue pair: the next request either joins it or is posted after it.
+//! - All parts of the held WRITE are in the send queue ([`Outstanding`](super::outstanding::Outstanding)) and occupy
+//!   slots, although they are not posted to the device yet.
 //! - A part lies within the peer's region. A WRITE that the device would refuse is therefore never merged with other
 //!   WRITEs.
-//! - Inline data stays in `short` up to the length that the device takes inline. Longer data is stored in registered
-//!   memory, which is freed when the WRITE or a later request of the queue pair completes. If there is no room, the
-//!   part does not join.
+//! - Inline data stays in `short` if it is not longer than the device's limit for inline data. Longer data is stored in
+//!   registered memory, which is freed when the WRITE or a later request of the queue pair completes. If that memory
+//!   has no room, the part does not join.
 
 use std::sync::Arc;
 
@@ -60,15 +60,15 @@ pub(super) struct Holder {
     pub(super) is_listed: bool,
 }
 
-/// Registers memory for the inline data of a queue pair whose send queue has this depth. Returns `None` if it never
-/// needs any.
+/// Registers memory for the inline data of a queue pair whose send queue has this depth. Returns `None` if the queue
+/// pair never needs such memory.
 pub(super) fn register(domain: &Arc<Domain>, depth: u32, inline_bytes: u32) -> Result<Option<Region>, MakeError> {
     let bytes = (u64::from(depth) * u64::from(inline_bytes)).min(MOST_INLINE).next_multiple_of(PAGE);
     if bytes == 0 { Ok(None) } else { Region::register(domain, bytes as usize, None).map(Some) }
 }
 
 impl Holder {
-    /// Creates a holder for a queue pair that takes `inline_bytes` bytes inline. `memory` is the memory that
+    /// Creates a holder for a queue pair with at most `inline_bytes` bytes of inline data. `memory` is the memory that
     /// [`register`] created.
     pub(super) fn new(inline_bytes: u32, memory: Option<Arc<PageMemory>>) -> Holder {
         let ring = InlineRing::new(memory.as_ref().map_or(0, |memory| memory.bytes()));
@@ -95,7 +95,7 @@ impl Holder {
         self.held = Some(Held { place, remote, bytes: source.bytes() as u32, signalled });
     }
 
-    /// Merges a WRITE into the held one if they adjoin. Returns whether it did.
+    /// Merges a WRITE into the held one if they adjoin. Returns whether the WRITE was merged.
     #[inline]
     pub(super) fn join(&mut self, source: &Source<'_>, remote: Remote, signalled: bool) -> bool {
         let Some(mut held) = self.held else { return false };
@@ -121,7 +121,7 @@ impl Holder {
         true
     }
 
-    /// Appends data to `short`. If that becomes too long, all of it moves to registered memory.
+    /// Appends data to `short`. If `short` is too small for all data, moves all of it to registered memory.
     fn append(&mut self, begin: usize, data: &[u8]) -> Option<Place> {
         let end = begin + data.len();
         if end <= self.short.len() {
@@ -142,18 +142,18 @@ impl Holder {
         true
     }
 
-    /// Takes the held WRITE.
+    /// Removes and returns the held WRITE.
     #[inline]
     pub(super) fn take(&mut self) -> Option<Held> {
         self.held.take()
     }
 
-    /// Returns the data of a held WRITE that is in `short`.
+    /// Returns the first `bytes` bytes of `short`, which are the data of the held WRITE.
     pub(super) fn short(&self, bytes: u32) -> &[u8] {
         &self.short[..bytes as usize]
     }
 
-    /// Returns the position up to which inline data is free once the last posted request is complete.
+    /// Returns the position in the ring up to which inline data can be freed once the last posted request is complete.
     #[inline]
     pub(super) fn taken(&self) -> u64 {
         self.ring.taken()
@@ -165,7 +165,7 @@ impl Holder {
         self.ring.free_up_to(taken);
     }
 
-    /// Drops everything after the queue pair broke and its requests were flushed.
+    /// Drops the held WRITE and all inline data, after the queue pair broke and its requests were flushed.
     pub(super) fn clear(&mut self) {
         self.held = None;
         self.ring.clear();
@@ -239,7 +239,7 @@ mod tests {
         }
         holder.take();
         holder.hold(&Source::Inline(&[1; 8]), at(0), false);
-        assert!(!holder.join(&region(0, 8), at(8), false), "inline and not");
+        assert!(!holder.join(&region(0, 8), at(8), false), "one part is inline and the other is not");
     }
 
     #[test]
@@ -253,7 +253,8 @@ mod tests {
         assert!(Holder::takes(&region(0, MOST_MERGED - 8)) && Holder::takes(&Source::Inline(&[0; 8])));
     }
 
-    /// The data of outstanding WRITEs is not overwritten: without room, a part is posted separately.
+    /// The data of outstanding WRITEs must not be overwritten, so a part for which there is no room is posted
+    /// separately.
     #[test]
     fn part_without_room_for_its_data_is_not_merged() {
         let mut holder = holder(128);
@@ -263,7 +264,7 @@ mod tests {
         let taken = holder.taken();
         holder.take();
         holder.hold(&Source::Inline(&[2; 64]), at(0), false);
-        assert!(!holder.join(&Source::Inline(&[2; 8]), at(64), false), "the first one is outstanding");
+        assert!(!holder.join(&Source::Inline(&[2; 8]), at(64), false), "the first WRITE is outstanding");
         assert!(Holder::new(INLINE, None).append(64, &[3; 8]).is_none(), "no memory");
         holder.free_up_to(taken);
         assert!(holder.join(&Source::Inline(&[2; 8]), at(64), false));

@@ -1,7 +1,8 @@
-//! The contract of `stentor-fabric` on an RDMA device: a NIC, or Soft-RoCE, as the device of a [`NetFabric`].
+//! Implements the contract of `stentor-fabric` on an RDMA device (a NIC or Soft-RoCE), as the device of a
+//! [`NetFabric`].
 //!
-//! The device moves data without the process, even while the process is busy or stopped. A device reports its own
-//! completions but not a peer's WRITE. A sleeping process therefore wakes after the poll interval that
+//! The device transfers data without help of the process, even while the process is busy or stopped. A device reports
+//! its own completions but not a peer's WRITE. A sleeping process therefore wakes after the poll interval that
 //! [`arm`](Device::arm) sets, 1–4 ms, to check its memory. The interval grows while nothing completes.
 
 mod config;
@@ -42,11 +43,11 @@ pub use trouble::Trouble;
 
 /// Shortest and longest poll interval.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
-/// epoll data of the completion channel.
+/// epoll data that identifies the completion channel.
 const CHANNEL: u64 = 1;
-/// epoll data of the device's events.
+/// epoll data that identifies the device's events.
 const DEVICE: u64 = 2;
-/// epoll data of the poll timer.
+/// epoll data that identifies the poll timer.
 const POLL_TIMER: u64 = 3;
 
 /// One process of a cluster on an RDMA device.
@@ -73,7 +74,7 @@ pub struct VerbsDevice {
     halves: Vec<Half>,
     /// Ends that may hold a WRITE back.
     holding: Vec<QpId>,
-    // Dropped after the queue pairs that use the memory.
+    // The regions are dropped after the queue pairs that use their memory.
     regions: Regions,
     /// Completions that wait to be polled.
     taken: VecDeque<Completion>,
@@ -93,7 +94,7 @@ pub struct VerbsDevice {
     epoll: Arc<OwnedFd>,
     poll_timer: OwnedFd,
     poll_interval: Duration,
-    /// `true` if a peer may write to this process without a completion here.
+    /// `true` if a peer may write to this process's memory, which causes no completion in this process.
     watched: bool,
     /// `true` if a write may have landed, or a completion or an event may have arrived, since [`arm`](Device::arm).
     rung: bool,
@@ -114,7 +115,7 @@ impl VerbsDevice {
         self.mtu.bytes()
     }
 
-    /// Returns the next event of the device that the user should know. The newest 64 are kept.
+    /// Returns the next trouble to report to the user. The newest 64 are kept.
     pub fn next_trouble(&mut self) -> Option<Trouble> {
         self.troubles.pop_front()
     }
@@ -129,7 +130,7 @@ fn check_room(qp: QpId) -> Result<(), String> {
     if qp.index() < MAX_PAIRS {
         return Ok(());
     }
-    Err(format!("{MAX_PAIRS} queue pairs are made; no process has more"))
+    Err(format!("the maximum of {MAX_PAIRS} queue pairs per process is reached"))
 }
 
 impl Device for VerbsDevice {
@@ -194,7 +195,7 @@ impl Device for VerbsDevice {
         let local = |span: Span| self.regions.local(peer, span);
         let at = |span: &RemoteSpan| remote(remotes, span);
         let work = match &request.verb {
-            // A READ of 0 bytes is posted as a WRITE of 0 bytes: neither accesses memory, and both are acknowledged.
+            // A READ of 0 bytes is posted as a WRITE of 0 bytes, which likewise accesses no memory and is acknowledged.
             Verb::Read { local: Span { bytes: 0, .. }, remote } => {
                 Work::Write { data: Data::Inline(&[]), remote: at(remote), imm: None }
             }
@@ -254,10 +255,10 @@ impl Device for VerbsDevice {
         self.rung = false;
         for queue in self.queues.iter().filter(|_| self.lost.is_none()) {
             if let Err(errno) = queue.queue.request_notification() {
-                self.failure.get_or_insert(format!("completions cannot be told of: {errno}"));
+                self.failure.get_or_insert(format!("a notification of completions cannot be requested: {errno}"));
             }
         }
-        // If no peer may write, nothing can land without a completion.
+        // If no peer may write, no data can land without a completion, so no poll interval is necessary.
         let poll_interval = if self.watched { self.poll_interval } else { Duration::ZERO };
         let times = Itimerspec { it_interval: span(Duration::ZERO), it_value: span(poll_interval) };
         if let Err(error) = timerfd_settime(&self.poll_timer, TimerfdTimerFlags::empty(), &times) {

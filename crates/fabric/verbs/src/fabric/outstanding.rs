@@ -1,8 +1,8 @@
-//! The outstanding requests of a queue of the device, with the caller's ids.
+//! The outstanding requests of one queue of a queue pair, with the caller's ids.
 
 use stentor_fabric::{Opcode, QpId};
 
-/// Maximum number of queue pairs that fit into a name.
+/// Maximum number of queue pairs that a [`Name`] can distinguish.
 pub(super) const MAX_PAIRS: usize = 1 << 15;
 
 /// Name under which a work request is posted to the device: its queue pair, life and sequence number.
@@ -28,15 +28,15 @@ impl Name {
     }
 }
 
-/// A request as the caller knows it.
+/// A request with the id that the caller gave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Posted {
     pub(super) id: u64,
     pub(super) opcode: Opcode,
     pub(super) signalled: bool,
-    /// `true` if the next request is part of the same request of the device.
+    /// `true` if the next request was merged with this one into one request of the device.
     joined: bool,
-    /// Inline data before this position is free once the request is complete.
+    /// Position in the inline ring up to which data can be freed once the request is complete.
     pub(super) taken: u64,
 }
 
@@ -47,8 +47,9 @@ impl Posted {
     }
 }
 
-/// The requests of one queue that are not complete. An unsignalled request keeps its slot until a later one completes.
-/// Merged requests have one entry each; the device knows them by the sequence number of the last one.
+/// The requests of one queue that are not complete. An unsignalled request keeps its slot until a later request
+/// completes. Merged requests have one entry each. The device's request for them has the sequence number of the last
+/// one.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     entries: Box<[Posted]>,
@@ -83,28 +84,30 @@ impl Outstanding {
         self.posted = self.posted.wrapping_add(1);
     }
 
-    /// Marks the request posted last as merged with the next one.
+    /// Marks the request that was posted last as merged with the next request.
     #[inline]
     pub(super) fn join_last(&mut self) {
         let place = self.posted.wrapping_sub(1) as usize & (self.entries.len() - 1);
         self.entries[place].joined = true;
     }
 
-    /// Returns a request that is not complete, or that the last call of [`complete`](Outstanding::complete) completed.
+    /// Returns the request with this sequence number. It must be outstanding, or completed by the last call of
+    /// [`complete`](Outstanding::complete).
     #[inline]
     pub(super) fn at(&self, sequence: u32) -> Posted {
         self.entries[sequence as usize & (self.entries.len() - 1)]
     }
 
-    /// Completes a request of the device and all requests posted before it. Returns the number of merged requests, the
-    /// last of which has this sequence number, or `None` if it was completed before.
+    /// Completes the device's request with this sequence number, and all requests posted before it. Returns the number
+    /// of requests that were merged into it, or `None` if it was completed before.
     #[inline]
     pub(super) fn complete(&mut self, sequence: u32) -> Option<u32> {
         if sequence.wrapping_sub(self.done) >= self.posted.wrapping_sub(self.done) {
             return None;
         }
         let mut before = 0;
-        // Every completed request ended with one that was not merged with the next.
+        // The loop ends at the latest at a completed request, because the last request of each merge is not marked as
+        // joined.
         while self.at(sequence.wrapping_sub(before + 1)).joined {
             before += 1;
         }
@@ -169,7 +172,7 @@ mod tests {
             }
         }
         assert!(queue.is_full(), "each part occupies a slot");
-        assert_eq!(queue.complete(1), Some(3), "the first was not merged");
+        assert_eq!(queue.complete(1), Some(3), "the first request was not merged with the other three");
         assert_eq!([u32::MAX, 0, 1].map(|number| queue.at(number).id), [1, 2, 3]);
         assert!(!queue.is_full() && queue.drain().next().is_none());
         queue.push(entry(4));

@@ -40,7 +40,7 @@ pub(super) fn data<'a>(source: &Source<'a>, local: impl Fn(Span) -> Local<'a>) -
 }
 
 impl Half {
-    /// Adds a request that was posted, or that became part of the held WRITE.
+    /// Adds a request to the send queue, after it was posted or became part of the held WRITE.
     #[inline]
     pub(super) fn push(&mut self, request: &WorkRequest<'_>) {
         let taken = self.holder.as_ref().map_or(0, Holder::taken);
@@ -49,11 +49,11 @@ impl Half {
 }
 
 impl VerbsDevice {
-    /// Holds a request of a queue pair that has a [`Holder`], or merges it into the held WRITE. Returns whether it did.
-    /// If not, the held WRITE was posted, and the caller must post the request now.
+    /// Holds a request of a queue pair that has a [`Holder`], or merges it into the held WRITE. Returns false if
+    /// neither is possible. The held WRITE was then posted, and the caller must post the request now.
     ///
     /// # Errors
-    /// The queue pair broke because the held WRITE could not be posted.
+    /// Returns an error if the held WRITE could not be posted, which has broken the queue pair.
     #[inline]
     pub(super) fn hold(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<bool, PostError> {
         // A request that the peer would refuse is posted separately.
@@ -103,7 +103,7 @@ impl VerbsDevice {
         let name = Name { receive: false, qp, life: half.life, sequence: half.sends.next().wrapping_sub(1) };
         let work = Work::Write { data, remote: held.remote, imm: None };
         if let Err(error) = pair.post(name.encode(), &work, held.signalled) {
-            // Its parts are flushed with the queue pair.
+            // The parts of the WRITE are flushed with the queue pair.
             let _ = self.not_posted(qp, &error);
         }
     }

@@ -1,11 +1,11 @@
 //! Regions: memory that is registered separately for each peer that may use it.
 //!
-//! A queue pair can access only memory that is registered in its own protection domain, and each peer has a domain of
-//! its own. A key is therefore useless to another peer.
+//! A queue pair can access only memory that is registered in its own protection domain, and each peer has a separate
+//! domain. A key that was granted to one peer is therefore useless to another.
 //!
-//! Memory that this process uses as source or target on a peer's queue pairs is registered in that domain as well, when
-//! it is first used, without access for the peer. Revoking a grant therefore does not disturb this process's own
-//! operations.
+//! Memory that this process uses as source or target on a peer's queue pairs must be registered in that peer's domain,
+//! too. This happens at first use, as a separate registration without access for the peer. Revoking a grant therefore
+//! does not disturb this process's own operations.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Own {
     /// Registrations for this process's own operations, by peer.
     local: Vec<Option<Region>>,
     granted: HashMap<ProcessId, Region>,
-    /// Revoked keys, by peer.
+    /// Keys that were granted to each peer and then revoked.
     retired: HashMap<ProcessId, Retired>,
 }
 
@@ -43,18 +43,19 @@ impl Regions {
         &self.own[region.index()].memory
     }
 
-    /// Returns a span in the form in which it is used on a queue pair with `peer`, for which the region must be
-    /// registered.
+    /// Returns a span in the form that requests on a queue pair with `peer` need. The region must be registered for
+    /// `peer`.
     #[inline]
     pub(super) fn local(&self, peer: ProcessId, span: Span) -> Local<'_> {
-        let region = self.own[span.region.index()].local[peer.index()].as_ref().expect("registered for this peer");
+        let region =
+            self.own[span.region.index()].local[peer.index()].as_ref().expect("the region is registered for this peer");
         Local { region, offset: span.offset, bytes: span.bytes }
     }
 }
 
 impl VerbsDevice {
-    /// Registers a region for this process's own operations on a queue pair with a peer. The first call makes a system
-    /// call.
+    /// Registers a region for this process's own operations on a queue pair with a peer, unless it is registered
+    /// already.
     #[inline]
     pub(super) fn register_for_use(&mut self, qp: QpId, peer: ProcessId, region: RegionId) -> Result<(), PostError> {
         if self.regions.own[region.index()].local[peer.index()].is_some() {
@@ -83,10 +84,10 @@ impl VerbsDevice {
     pub(super) fn make_region(&mut self, bytes: u64) -> Result<(), String> {
         if bytes > self.limits.region_bytes {
             let (most, device) = (self.limits.region_bytes, self.context.name());
-            return Err(format!("{device} has regions of at most {most} bytes; make several"));
+            return Err(format!("{device} supports regions of at most {most} bytes; create several regions"));
         }
         let memory = usize::try_from(bytes).ok().and_then(PageMemory::zeroed);
-        let memory = memory.ok_or("this machine has not so much memory; ask for less")?;
+        let memory = memory.ok_or("this machine has too little memory; configure less")?;
         let local = self.domains.iter().map(|_| None).collect();
         self.regions.own.push(Own { memory, bytes, local, granted: HashMap::new(), retired: HashMap::new() });
         Ok(())
@@ -100,7 +101,7 @@ impl VerbsDevice {
             .and_then(|domain| retired.fresh(Region::remote_key, || Region::over(&domain, &own.memory, Some(access))));
         let made = made.map_err(|error| error.to_string())?.ok_or_else(|| {
             let device = self.context.name();
-            format!("{device} gives out keys again that were taken back from {peer}; start this process anew")
+            format!("{device} assigns only keys that were revoked from {peer} before; restart this process")
         })?;
         let place = RemoteKey { key: made.remote_key().into(), base: made.address() };
         own.granted.insert(peer, made);
@@ -108,8 +109,8 @@ impl VerbsDevice {
         Ok(place)
     }
 
-    /// Revokes a grant. When the system call returns, the device refuses the key, and no operation with it lands any
-    /// more.
+    /// Revokes a grant. Once the system call has returned, the device refuses the key, and no operation with this key
+    /// lands any more.
     pub(super) fn take_key(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String> {
         let own = &mut self.regions.own[region.index()];
         let Some(granted) = own.granted.remove(&peer) else { return Ok(Fence::Holds) };
@@ -120,7 +121,7 @@ impl VerbsDevice {
                 // The device still uses the key, for example for a message of which only a part has arrived.
                 own.granted.insert(peer, granted);
                 let device = self.context.name();
-                Err(format!("{device} does not take the key {key:#x} back: {errno}; {}", remedy(errno)))
+                Err(format!("{device} cannot revoke the key {key:#x}: {errno}; {}", remedy(errno)))
             }
             _ => {
                 own.retired.entry(peer).or_default().add(key);
@@ -132,7 +133,7 @@ impl VerbsDevice {
 
 fn remedy(errno: Errno) -> &'static str {
     match errno {
-        errno if errno.is_gone() => "the device is gone: start this process anew",
-        _ => "look for the driver's reasons in the kernel's log (dmesg), and start this process anew",
+        errno if errno.is_gone() => "the device was removed: restart this process",
+        _ => "look for the driver's reason in the kernel's log (dmesg), and restart this process",
     }
 }

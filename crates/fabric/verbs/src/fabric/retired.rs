@@ -1,15 +1,16 @@
-//! Keys that a peer had and that were revoked.
+//! Keys that were granted to a peer and then revoked.
 //!
-//! A write that was posted with such a key may be in flight for long. It cannot land unless the device assigns the key
-//! again to the same memory, which keeps its address when it is granted again. Devices have few keys: Soft-RoCE
-//! combines an index with eight random bits.
+//! A write that was posted with a revoked key may stay in flight for a long time. It would land if the same memory were
+//! granted again and the device assigned the same key, because the memory keeps its address. This can happen because
+//! devices have few keys: Soft-RoCE combines an index with eight random bits. A new grant therefore never uses a
+//! remembered key.
 
 use std::collections::VecDeque;
 
-/// Number of keys that are remembered per region and peer. After more revocations than that, the oldest key may be
-/// assigned again.
+/// Number of keys that are remembered per region and peer. After more revocations, the oldest keys are forgotten and
+/// may be assigned again.
 const MAX_KEYS: usize = 1024;
-/// Maximum number of attempts to get another key.
+/// Maximum number of attempts to obtain a key that is not remembered.
 const TRIES: usize = 8;
 
 /// Revoked keys of one region and one peer.
@@ -27,14 +28,15 @@ impl Retired {
         self.keys.push_back(key);
     }
 
-    /// Creates an object whose key is not among the revoked ones. Returns `None` if the device assigns only revoked
+    /// Creates an object whose key is not among the remembered ones. Returns `None` if all attempts yield remembered
     /// keys.
     pub(super) fn fresh<R, E>(
         &self,
         key: impl Fn(&R) -> u32,
         mut make: impl FnMut() -> Result<R, E>,
     ) -> Result<Option<R>, E> {
-        // While these objects exist, the device assigns other keys to objects that are created later.
+        // Objects with remembered keys are kept until the end. While they exist, the device assigns other keys to later
+        // objects.
         let mut stale = Vec::new();
         while stale.len() < TRIES {
             let made = make()?;

@@ -15,17 +15,18 @@ use crate::{MakeError, Region};
 /// RNR retry count that means no limit.
 const FOR_EVER: u8 = 7;
 
-/// Slots of a set's send queue in addition to the requested ones.
+/// Number of slots of a set's send queue in addition to the requested ones.
 pub(super) const SPARE: u32 = 2;
 
 /// State of a set's end in addition to that of every end.
 #[derive(Debug)]
 pub(super) struct SetEnd {
-    /// Source memory of a member list that is longer than inline data may be. Only one list is outstanding at a time.
+    /// Source memory for member lists, if a list can be longer than the limit of inline data. Only one list is
+    /// outstanding at a time.
     list: Option<Region>,
 }
 
-/// Returns whether a switch can copy packets of this address: they must be IPv4 packets.
+/// Returns whether a switch can copy packets that are sent from this GID, which must be IPv4 packets.
 pub(super) fn is_copied(gid: &Gid) -> bool {
     gid.kind == GidKind::RoceV2 && gid.bytes.to_ipv4_mapped().is_some()
 }
@@ -35,7 +36,7 @@ pub(super) fn unmet(error: &TransitionError) -> String {
     let TransitionError { device, errno, attribute, remedy, .. } = error;
     let said = errno.map_or(String::new(), |errno| format!(" ({errno})"));
     let blamed = attribute.as_ref().map_or(String::new(), |(name, value)| format!(", because of {name} = {value}"));
-    format!("{device} does not connect a queue pair to it{said}{blamed}; {remedy}")
+    format!("{device} cannot connect a queue pair to the switch{said}{blamed}; {remedy}")
 }
 
 impl VerbsDevice {
@@ -69,7 +70,7 @@ impl SetTransport for VerbsDevice {
         let RawWrite { id, data, va, rkey, signalled } = *write;
         let half = &mut self.halves[qp.index()];
         let name = Name { receive: false, qp, life: half.life, sequence: half.sends.next() };
-        let Some(pair) = &half.pair else { return Err("it is broken".to_owned()) };
+        let Some(pair) = &half.pair else { return Err("the queue pair is broken".to_owned()) };
         let list = half.set.as_ref().and_then(|set| set.list.as_ref());
         let data = match list.filter(|_| data.len() > self.inline_bytes as usize) {
             Some(region) => {
@@ -114,10 +115,13 @@ mod tests {
             to: State::Rtr,
             errno: Some(Errno(libc::ENETUNREACH)),
             attribute: Some(("ah_attr.grh.dgid", "10.0.9.1".into())),
-            remedy: "a route?".into(),
+            remedy: "check the route".into(),
         };
         assert_eq!(unmet(&error(17)), unmet(&error(18)));
         let text = unmet(&error(17));
-        assert!(["rxe0", "unreachable", "10.0.9.1", "a route?"].iter().all(|part| text.contains(part)), "{text}");
+        assert!(
+            ["rxe0", "unreachable", "10.0.9.1", "check the route"].iter().all(|part| text.contains(part)),
+            "{text}"
+        );
     }
 }

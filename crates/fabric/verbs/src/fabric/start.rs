@@ -87,7 +87,7 @@ impl VerbsDevice {
 fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> Result<OwnedFd, StartError> {
     let failed = |what| move |error: rustix::io::Errno| StartError::System { what, errno: Errno(error.raw_os_error()) };
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let poll_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("make a timer"))?;
+    let poll_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("create a timer"))?;
     for (fd, what) in
         [(channel.as_fd(), CHANNEL), (context.event_descriptor(), DEVICE), (poll_timer.as_fd(), POLL_TIMER)]
     {
@@ -98,7 +98,7 @@ fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> R
 }
 
 fn choose(net: &NetConfig, config: &VerbsConfig) -> Result<Choice, ChooseError> {
-    // If the GID is configured, peers may connect to another address than the GID's.
+    // If the GID is configured, this process's address need not be the one that the GID represents.
     let address = net.own_address().ok().map(|address| address.ip()).filter(|_| config.gid_index.is_none());
     let root = config.sysfs.as_path();
     let wanted = Wanted {
@@ -111,7 +111,8 @@ fn choose(net: &NetConfig, config: &VerbsConfig) -> Result<Choice, ChooseError> 
     device::choose(&device::devices(root), &wanted)
 }
 
-/// Returns whether the configured switch copies packets of this address, and the trouble to report if it cannot.
+/// Returns whether the switch is used, and the trouble to report if a switch is configured but cannot copy packets of
+/// this GID.
 fn copied(has_switch: bool, gid: &Gid) -> (bool, Option<Trouble>) {
     if !has_switch || sets::is_copied(gid) {
         return (has_switch, None);
@@ -121,10 +122,10 @@ fn copied(has_switch: bool, gid: &Gid) -> (bool, Option<Trouble>) {
 
 fn gid_index(choice: &Choice) -> Result<u8, ChooseError> {
     let wanted = choice.gid.index;
-    u8::try_from(wanted).map_err(|_| ChooseError::NoSuchGid { wanted, present: "those up to 255".to_owned() })
+    u8::try_from(wanted).map_err(|_| ChooseError::NoSuchGid { wanted, present: "indices up to 255".to_owned() })
 }
 
-/// Returns the configured MTU, or the port's.
+/// Returns the configured MTU, or the port's MTU if none is configured.
 fn mtu(config: &VerbsConfig, context: &Context, port: &PortAttributes) -> Result<Mtu, StartError> {
     let most = port.mtu.unwrap_or(Mtu::B256);
     let Some(asked) = config.mtu else { return Ok(most) };
@@ -138,7 +139,7 @@ fn capabilities(
     port: &PortAttributes,
     granted: &Granted,
 ) -> Capabilities {
-    // Each queue pair has entries for all its outstanding requests in one completion queue. The queue pair of a set has
+    // One completion queue must have entries for all outstanding requests of a queue pair. The queue pair of a set has
     // more slots than requested.
     let spare = if has_switch { sets::SPARE } else { 0 };
     let most = limits.queue_depth.min(limits.completions / 2).saturating_sub(spare);

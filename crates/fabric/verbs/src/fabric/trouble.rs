@@ -1,4 +1,4 @@
-//! Events of the device that the user should know.
+//! Troubles of the device that are reported to the user.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use stentor_fabric::{ProcessId, QpId};
 use crate::context::PortNumber;
 use crate::{EventKind, WorkStatus};
 
-/// A failure that no completion reports, or that a completion reports only in part.
+/// A failure or event of the device that completions do not report, or report only in part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// The port does not carry packets any more. Queue pairs break after their retries.
+    /// The port does not carry packets any more. Queue pairs break once their retries are exhausted.
     PortDown {
         /// Name of the device.
         device: String,
@@ -39,7 +39,7 @@ pub enum Trouble {
         /// Type of the device's event.
         what: EventKind,
     },
-    /// Memory that a request to this peer needs cannot be registered, so the request was not posted. This trouble is
+    /// Memory that a request to the peer needs cannot be registered, so the request was not posted. This trouble is
     /// reported once per peer.
     NotRegistered {
         /// The peer.
@@ -49,19 +49,19 @@ pub enum Trouble {
         /// Reason and remedy.
         why: String,
     },
-    /// The device refused a request, so the queue pair was broken.
+    /// The device refused a request, so the fabric broke the queue pair.
     NotPosted {
         /// The queue pair.
         qp: QpId,
         /// Reason and remedy.
         why: String,
     },
-    /// The configured switch cannot copy packets of this address, so this process writes to each peer separately.
+    /// The configured switch cannot copy packets of this process's GID, so this process writes to each peer separately.
     NoCopies {
         /// GID of the port.
         gid: String,
     },
-    /// A request failed with a status that the contract does not have. It is completed as flushed.
+    /// A request failed with a status that the contract does not define. The request completes as flushed.
     Work {
         /// The queue pair.
         qp: QpId,
@@ -78,7 +78,7 @@ impl Trouble {
     pub fn tell(&self, name: impl Fn(ProcessId) -> String) -> String {
         match self {
             Trouble::NotRegistered { peer, bytes, why } => {
-                format!("nothing can be posted to {} from or into a region of {bytes} bytes: {why}", name(*peer))
+                format!("requests to {} cannot use a region of {bytes} bytes: {why}", name(*peer))
             }
             _ => self.to_string(),
         }
@@ -89,21 +89,21 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::PortDown { device, port } => {
-                write!(f, "{device} port {} is down: connect the cable, set its interface up", port.0)
+                write!(f, "{device} port {} is down: connect the cable, or set its interface up", port.0)
             }
             Trouble::PortUp { device, port } => write!(f, "{device} port {} is up", port.0),
             Trouble::DeviceLost { device, what } => {
-                write!(f, "{device} is gone ({what}): load its driver again, and start this process anew")
+                write!(f, "{device} was lost ({what}): load its driver again, and restart this process")
             }
             Trouble::QueuePair { qp, what } => write!(f, "the device broke {qp:?}: {what}"),
             Trouble::NotRegistered { peer, bytes, why } => {
-                write!(f, "nothing can be posted to {peer} from or into a region of {bytes} bytes: {why}")
+                write!(f, "requests to {peer} cannot use a region of {bytes} bytes: {why}")
             }
-            Trouble::NotPosted { qp, why } => write!(f, "a request on {qp:?} was not taken: {why}"),
+            Trouble::NotPosted { qp, why } => write!(f, "the device refused a request on {qp:?}: {why}"),
             Trouble::NoCopies { gid } => {
                 write!(
                     f,
-                    "the switch is not used: it copies RoCE v2 over IPv4 alone, and this is {gid}; name another one (gid_index)"
+                    "the switch is not used: it copies only RoCE v2 over IPv4, and this process has {gid}; configure another GID (gid_index)"
                 )
             }
             Trouble::Work { qp, status, vendor_error } => {

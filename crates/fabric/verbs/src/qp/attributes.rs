@@ -9,19 +9,19 @@ use crate::sys;
 /// State of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// State after creation.
+    /// RESET, the state after creation.
     Reset,
-    /// Receives may be posted.
+    /// INIT: receives may be posted.
     Init,
-    /// Ready to receive.
+    /// RTR: ready to receive.
     Rtr,
-    /// Ready to send.
+    /// RTS: ready to send.
     Rts,
-    /// The send queue is drained and stopped.
+    /// SQD: the send queue is drained and stopped.
     Drained,
-    /// The send queue is broken.
+    /// SQE: the send queue is broken.
     SendError,
-    /// The queue pair is broken, and all requests are flushed.
+    /// ERR: the queue pair is broken, and all requests are flushed.
     Error,
 }
 
@@ -78,26 +78,26 @@ pub struct Endpoint {
     pub mtu: Mtu,
 }
 
-/// Timeouts and depths in the encoding of verbs. The defaults suit one data centre.
+/// Timeouts and depths in the encoding of verbs. The defaults are suitable within one data centre.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tuning {
-    /// Time to wait for an acknowledgement: 4.096 µs times 2 to the power of this value, which is 1 to 31; 0 means no
-    /// limit.
+    /// Time to wait for an acknowledgement, as a code: 1 to 31 mean 4.096 µs times 2 to the power of the code, and 0
+    /// means no limit.
     pub timeout: u8,
     /// Number of retransmissions without an acknowledgement, at most 7; on Soft-RoCE, 7 means no limit.
     pub retries: u8,
     /// Number of retransmissions to a receiver that is not ready; 7 means no limit.
     pub rnr_retries: u8,
-    /// Code of the time that a sender must wait when this end is not ready, 0 to 31 (12 is 0.64 ms).
+    /// Code of the time that a sender must wait if this end has no receive, 0 to 31 (12 is 0.64 ms).
     pub rnr_timer: u8,
     /// Maximum number of READs and atomics that this end has outstanding.
     pub reads_asked: u8,
-    /// Maximum number of the peer's READs and atomics that this end accepts at a time: at least the number that the
-    /// peer has outstanding.
+    /// Maximum number of the peer's READs and atomics that this end accepts at a time. Must not be smaller than the
+    /// number that the peer may have outstanding.
     pub reads_answered: u8,
     /// Maximum number of routers that a packet may pass.
     pub hop_limit: u8,
-    /// Traffic class (DSCP and ECN), by which switches recognise lossless traffic.
+    /// Traffic class (DSCP and ECN), by which switches can recognise traffic that must not be dropped.
     pub traffic_class: u8,
     /// Service level, 0 to 15.
     pub service_level: u8,

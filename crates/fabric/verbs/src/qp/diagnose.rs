@@ -1,4 +1,4 @@
-//! Diagnosis of a failed transition. Verbs only report that some attribute is invalid; this module finds out which one.
+//! Diagnosis of a failed transition. Verbs only report that an attribute is invalid; this module finds out which one.
 
 use super::State;
 use crate::context::{Limits, PortAttributes};
@@ -34,7 +34,7 @@ pub(super) struct Known<'a> {
     pub limits: Option<&'a Limits>,
 }
 
-/// Checks the attributes without the device. Returns the first one that is wrong.
+/// Checks the attributes before the device is called. Returns the first invalid attribute.
 pub(super) fn before(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagnosis> {
     let needed = match known.to {
         State::Init => Some(State::Reset),
@@ -43,12 +43,14 @@ pub(super) fn before(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagn
         _ => None,
     };
     if let Some(needed) = needed.filter(|needed| *needed != known.from) {
-        let remedy =
-            format!("{} is reached from {needed}; bring the queue pair there first, by way of RESET", known.to);
+        let remedy = format!(
+            "{} can be entered only from {needed}; bring the queue pair to RESET and then to {needed} first",
+            known.to
+        );
         return diagnose("qp_state", &known.from, remedy);
     }
     match known.to {
-        State::Init if known.port.is_none() => diagnose("port_num", &attr.port_num, "name a port that the device has"),
+        State::Init if known.port.is_none() => diagnose("port_num", &attr.port_num, "name a port of the device"),
         State::Rtr => to_receive(attr, known),
         State::Rts if known.reliable => to_send(attr, known),
         _ => None,
@@ -57,36 +59,36 @@ pub(super) fn before(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagn
 
 fn to_receive(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagnosis> {
     let Some(port) = known.port else {
-        return diagnose("ah_attr.port_num", &attr.ah_attr.port_num, "name a port that the device has");
+        return diagnose("ah_attr.port_num", &attr.ah_attr.port_num, "name a port of the device");
     };
     if !port.active {
         return diagnose(
             "ah_attr.port_num",
             &attr.ah_attr.port_num,
-            "the port is not active: connect the cable, set its interface up",
+            "the port is not active: connect the cable, or set its interface up",
         );
     }
     if let Some(mtu) = port.mtu.filter(|mtu| attr.path_mtu > u32::from(*mtu as u8)) {
-        let remedy = format!("the port's MTU is {}: ask for that, or raise the interface's", mtu.bytes());
+        let remedy = format!("the port's MTU is {}: configure that, or raise the interface's MTU", mtu.bytes());
         return diagnose("path_mtu", &(128 << attr.path_mtu), remedy);
     }
     if attr.dest_qp_num >> 24 != 0 {
         return diagnose(
             "dest_qp_num",
             &attr.dest_qp_num,
-            "numbers of queue pairs have 24 bits: look at what the peer told",
+            "numbers of queue pairs have 24 bits: the peer sent an invalid number",
         );
     }
     if !known.reliable {
         return None;
     }
     if attr.min_rnr_timer > 31 {
-        return diagnose("min_rnr_timer", &attr.min_rnr_timer, "0 to 31");
+        return diagnose("min_rnr_timer", &attr.min_rnr_timer, "configure 0 to 31");
     }
     let most = known.limits?.reads_answered;
     let too_many = attr.max_dest_rd_atomic > most;
     too_many.then(|| {
-        diagnose("max_dest_rd_atomic", &attr.max_dest_rd_atomic, format!("the device answers {most} at most"))
+        diagnose("max_dest_rd_atomic", &attr.max_dest_rd_atomic, format!("the device supports at most {most}"))
     })?
 }
 
@@ -95,13 +97,12 @@ fn to_send(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagnosis> {
         [("timeout", attr.timeout, 31), ("retry_cnt", attr.retry_cnt, 7), ("rnr_retry", attr.rnr_retry, 7)]
     {
         if value > most {
-            return diagnose(name, &value, format!("{most} at most"));
+            return diagnose(name, &value, format!("configure at most {most}"));
         }
     }
     let most = known.limits?.reads_asked;
     let too_many = attr.max_rd_atomic > most;
-    too_many
-        .then(|| diagnose("max_rd_atomic", &attr.max_rd_atomic, format!("the device has {most} under way at most")))?
+    too_many.then(|| diagnose("max_rd_atomic", &attr.max_rd_atomic, format!("the device supports at most {most}")))?
 }
 
 /// Diagnoses an error of the device. `gid` is `true` if the GID entry of this end is set.
@@ -112,7 +113,7 @@ pub(super) fn after(attr: &sys::ibv_qp_attr, known: &Known<'_>, errno: Errno, gi
         State::Rtr if attr.ah_attr.is_global != 0 && !gid => diagnose(
             "ah_attr.grh.sgid_index",
             &index,
-            "this entry of the port's GID table is empty: `stentor doctor` shows those that are not",
+            "this entry of the port's GID table is empty: `stentor doctor` shows the entries that are set",
         ),
         State::Rtr if UNREACHABLE.contains(&errno.0) => {
             // SAFETY: all fields of the union consist of 16 bytes, for which every value is valid.
@@ -122,20 +123,20 @@ pub(super) fn after(attr: &sys::ibv_qp_attr, known: &Known<'_>, errno: Errno, gi
             diagnose(
                 "ah_attr.grh.dgid",
                 &shown,
-                "this address cannot be reached from this GID: same kind (IPv4 or IPv6), same network, a route?",
+                "this address cannot be reached from this GID: check the kind (IPv4 or IPv6), the network and the route",
             )
         }
         _ => None,
     }
 }
 
-/// Returns the remedy if no attribute is at fault.
+/// Returns the remedy for an error for which no attribute is known to be at fault.
 pub(super) fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::NO_MEMORY => "raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service)",
-        Errno::NOT_PERMITTED | Errno::ACCESS => "allow this user the device",
-        Errno::NO_DEVICE => "the device is gone: load its driver again, and start anew",
-        _ => "no attribute is known to be wrong: look for the driver's reasons in the kernel's log (dmesg)",
+        Errno::NOT_PERMITTED | Errno::ACCESS => "allow this user to use the device",
+        Errno::NO_DEVICE => "the device was removed: load its driver again, and restart this process",
+        _ => "no attribute is known to be wrong: look for the driver's reason in the kernel's log (dmesg)",
     }
 }
 
@@ -163,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Returns the attribute that is found to be wrong after `set` has changed the attributes.
+    /// Returns the attribute that the diagnosis names after `set` has changed the attributes.
     fn guilty(
         from: State,
         to: State,

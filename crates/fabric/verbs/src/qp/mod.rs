@@ -22,7 +22,7 @@ use crate::{Errno, sys};
 /// Requested properties of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Size {
-    /// Reliable or unreliable.
+    /// Kind of the connection: reliable or unreliable.
     pub kind: QpKind,
     /// Maximum number of outstanding work requests.
     pub send_depth: u32,
@@ -52,7 +52,8 @@ impl fmt::Debug for QueuePair {
     }
 }
 
-/// Returns the next shorter length of inline data to request after a refusal: half of it, and finally 0.
+/// Returns the length of inline data to request after `inline_bytes` was refused: half of it, or `None` if 0 was
+/// refused.
 fn lower(inline_bytes: u32) -> Option<u32> {
     (inline_bytes > 0).then_some(inline_bytes / 2)
 }
@@ -62,7 +63,7 @@ impl QueuePair {
     /// length is reduced until the creation succeeds.
     ///
     /// # Errors
-    /// See [`MakeError`]. Completion queues of another device are refused as well.
+    /// See [`MakeError`]. Completion queues that belong to another device are also an error.
     pub fn new(
         domain: &Arc<Domain>,
         send: &Arc<CompletionQueue>,
@@ -72,7 +73,7 @@ impl QueuePair {
         let context = domain.context();
         let Size { kind, send_depth, recv_depth, .. } = size;
         let failed = |errno| {
-            let what = format!("queue pair of {send_depth} requests and {recv_depth} receives");
+            let what = format!("a queue pair of {send_depth} requests and {recv_depth} receives");
             MakeError::new(context, what, errno)
         };
         if [send, recv].iter().any(|queue| !Arc::ptr_eq(queue.context(), context)) {
@@ -102,8 +103,8 @@ impl QueuePair {
         unsafe { (*self.raw.raw()).qp_num }
     }
 
-    /// Returns whether the device guarantees that the bytes of a peer's write land in ascending order. Older libraries
-    /// cannot query this; the result is `false` then.
+    /// Returns whether the device guarantees that the bytes of a peer's write land in ascending order. Returns `false`
+    /// if the library is too old to query this.
     #[must_use]
     pub fn is_data_in_order(&self) -> bool {
         let Some(query) = self.domain.context().data_in_order() else { return false };
@@ -146,8 +147,8 @@ fn make(
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // SAFETY: the queue pair is destroyed only once, and nothing posts to it any more. Its posted receives end with
-        // it.
+        // SAFETY: the queue pair is destroyed only once, and nothing posts to it any more. Its posted receives are
+        // destroyed, too.
         unsafe { self.domain.context().symbols().ibv_destroy_qp(self.raw.raw()) };
     }
 }

@@ -12,7 +12,7 @@ use crate::{Errno, device, domain, sys};
 
 /// Reason why a queue pair did not change its state.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{device}: queue pair {qp_number} does not go from {from} to {to}{}{}; {remedy}", said(*errno), at(attribute.as_ref()))]
+#[error("{device}: queue pair {qp_number} cannot change from {from} to {to}{}{}; {remedy}", said(*errno), at(attribute.as_ref()))]
 pub struct TransitionError {
     /// Name of the device.
     pub device: String,
@@ -22,7 +22,7 @@ pub struct TransitionError {
     pub from: State,
     /// Requested state.
     pub to: State,
-    /// The device's error; `None` if the device was not asked because an attribute is invalid.
+    /// The device's error; `None` if the device was not called because an attribute is invalid.
     pub errno: Option<Errno>,
     /// Attribute at fault, by its name in rdma-core's headers, with its value; `None` if it is unknown.
     pub attribute: Option<(&'static str, String)>,
@@ -39,13 +39,15 @@ fn at(attribute: Option<&(&'static str, String)>) -> String {
 }
 
 impl QueuePair {
-    /// RESET → INIT: sets the port, and the access of peers that also have a region's key; `None` means no access.
+    /// RESET → INIT: sets the port, and the access that peers have to regions whose keys they have; `None` means no
+    /// access.
     ///
     /// # Errors
     /// See [`TransitionError`].
     pub fn init(&self, port: PortNumber, peers: Option<Access>) -> Result<(), TransitionError> {
         let mut attr = sys::ibv_qp_attr { port_num: port.0, ..Default::default() };
-        // Unreliable connections have no READs or atomics, and some devices refuse such a queue pair that allows them.
+        // Unreliable connections do not support READs and atomics, and some devices refuse an unreliable queue pair
+        // that permits them.
         attr.qp_access_flags = match self.kind {
             QpKind::Reliable => domain::flags(peers),
             QpKind::Unreliable => domain::flags(peers) & sys::IBV_ACCESS_REMOTE_WRITE,
@@ -53,7 +55,7 @@ impl QueuePair {
         self.go(State::Init, port, attr, sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT | sys::IBV_QP_ACCESS_FLAGS)
     }
 
-    /// INIT → RTR: sets the other end and the path to it. In RTR, packets of the other end are accepted.
+    /// INIT → RTR: sets the other end and the path to it. In RTR, the queue pair accepts packets of the other end.
     ///
     /// # Errors
     /// See [`TransitionError`].
@@ -117,10 +119,10 @@ impl QueuePair {
         self.go(State::Error, PortNumber(0), sys::ibv_qp_attr::default(), 0)
     }
 
-    /// Queries the state from the device.
+    /// Queries the state of the queue pair from the device.
     ///
     /// # Errors
-    /// The device's error.
+    /// Returns the device's error.
     pub fn state(&self) -> Result<State, Errno> {
         let (mut attr, mut init) = (sys::ibv_qp_attr::default(), sys::ibv_qp_init_attr::default());
         let symbols = self.domain.context().symbols();
@@ -160,7 +162,7 @@ impl QueuePair {
         }
         attr.qp_state = raw_state(to);
         let mask = (mask | sys::IBV_QP_STATE).cast_signed();
-        // SAFETY: the queue pair is live. The call reads the attributes, and those that the mask names are set.
+        // SAFETY: the queue pair is live. The call reads the attributes that the mask names, and all of them are set.
         let returned = unsafe { context.symbols().ibv_modify_qp(self.raw.raw(), &raw mut attr, mask) };
         Errno::check(returned).map_err(|errno| {
             let gid = has_gid(context.name(), port, attr.ah_attr.grh.sgid_index);
@@ -201,10 +203,10 @@ mod tests {
             to: State::Rtr,
             errno: Some(Errno::INVALID),
             attribute: Some(("path_mtu", "4096".into())),
-            remedy: "ask for 1024".into(),
+            remedy: "configure 1024".into(),
         };
-        let text = "rxe0: queue pair 17 does not go from INIT to RTR (Invalid argument (os error 22)), because of path_mtu = 4096; \
-                    ask for 1024";
+        let text = "rxe0: queue pair 17 cannot change from INIT to RTR (Invalid argument (os error 22)), because of path_mtu = 4096; \
+                    configure 1024";
         assert_eq!(error.to_string(), text);
     }
 

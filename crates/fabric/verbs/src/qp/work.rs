@@ -1,4 +1,4 @@
-//! Posting of work requests through the provider's functions, as the headers' inline functions do.
+//! Posting of work requests. Calls the provider's functions directly, as the headers' inline functions do.
 
 use std::ptr;
 
@@ -27,7 +27,7 @@ pub struct Local<'a> {
 /// A location in a peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Remote {
-    /// Address that the peer uses for it.
+    /// Address in the peer's address space.
     pub address: u64,
     /// Key of the peer's region.
     pub key: u32,
@@ -36,9 +36,9 @@ pub struct Remote {
 /// Data of a send or write.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Data that is copied while it is posted.
+    /// Data that is copied when the request is posted.
     Inline(&'a [u8]),
-    /// Data that the device reads later.
+    /// Data in a region, which the device reads later.
     Region(Local<'a>),
 }
 
@@ -50,7 +50,7 @@ pub type Work<'a> = Operation<Data<'a>, Local<'a>, Remote>;
 #[non_exhaustive]
 pub enum WorkError {
     /// The provider refused the request.
-    #[error("queue pair {qp_number} does not take it: {errno}; {}", remedy(*errno))]
+    #[error("queue pair {qp_number} refused the request: {errno}; {}", remedy(*errno))]
     Refused {
         /// Number of the queue pair.
         qp_number: u32,
@@ -58,7 +58,7 @@ pub enum WorkError {
         errno: Errno,
     },
     /// The inline data is longer than the device granted when the queue pair was created.
-    #[error("{bytes} bytes of inline data, where {granted} are granted: post them from a region")]
+    #[error("{bytes} bytes of inline data exceed the granted {granted} bytes: post them from a region")]
     InlineTooLong {
         /// Requested length.
         bytes: usize,
@@ -66,7 +66,7 @@ pub enum WorkError {
         granted: u32,
     },
     /// The range is outside the region, or does not have 8 bytes for an atomic.
-    #[error("{bytes} bytes at {offset} do not fit: the region has {region}, and atomics take 8")]
+    #[error("{bytes} bytes at offset {offset} do not fit: the region has {region} bytes, and atomics need 8 bytes")]
     OutOfBounds {
         /// Offset of the range.
         offset: u64,
@@ -75,22 +75,22 @@ pub enum WorkError {
         /// Length of the region.
         region: u64,
     },
-    /// READs and atomics require a reliable connection.
-    #[error("an unreliable connection has neither READs nor atomics: make a reliable one")]
+    /// The request is a READ or an atomic, which requires a reliable connection.
+    #[error("an unreliable connection supports neither READs nor atomics: use a reliable one")]
     Unreliable,
 }
 
 fn remedy(errno: Errno) -> &'static str {
     match errno {
-        Errno::NO_MEMORY => "its queue is full: poll completions",
+        Errno::NO_MEMORY => "the queue is full: poll completions",
         // For some providers, the kernel accepts requests only from a process with the credentials that it had when it
         // opened the device.
         Errno::ACCESS | Errno::NOT_PERMITTED => {
-            "use the device as the user, and with the capabilities, that it was opened with: give up privileges before a process \
-             starts on it"
+            "a process must use the device with the user and the capabilities with which it opened the device: drop privileges \
+             before the process starts"
         }
-        errno if errno.is_gone() => "the device is gone: load its driver again, and start anew",
-        _ => "bring it to RTS (to INIT for receives) first",
+        errno if errno.is_gone() => "the device was removed: load its driver again, and restart this process",
+        _ => "bring the queue pair to RTS first (to INIT for receives)",
     }
 }
 
@@ -175,7 +175,7 @@ impl QueuePair {
     /// Posts an operation, which the device starts at once.
     ///
     /// # Errors
-    /// See [`WorkError`]; nothing was posted then.
+    /// See [`WorkError`]. In case of an error, no request was posted.
     pub fn post(&self, id: u64, work: &Work<'_>, signalled: bool) -> Result<(), WorkError> {
         let reads = matches!(work, Work::Read { .. } | Work::CompareSwap { .. } | Work::FetchAdd { .. });
         if reads && self.kind == QpKind::Unreliable {
@@ -204,10 +204,10 @@ impl QueuePair {
         self.posted(returned)
     }
 
-    /// Posts a receive, without memory for WRITE_WITH_IMM or for empty messages.
+    /// Posts a receive. `local` may be `None` for a WRITE_WITH_IMM or an empty message.
     ///
     /// # Errors
-    /// See [`WorkError`]; nothing was posted then.
+    /// See [`WorkError`]. In case of an error, no request was posted.
     pub fn post_recv(&self, id: u64, local: Option<Local<'_>>) -> Result<(), WorkError> {
         let mut sge = local.map(sge).transpose()?;
         let mut wr = sys::ibv_recv_wr { wr_id: id, ..Default::default() };

@@ -1,5 +1,5 @@
 //! Processes for the conformance suite of all fabrics, all on one device.
-#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses only a part of this module")]
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::processes::{addresses, start};
 pub fn bed(count: usize, change: fn(&mut NetConfig, &mut VerbsConfig)) -> Processes<VerbsFabric> {
     let addresses = addresses(count);
     let processes = Processes::start(count, move |process| start(process, &addresses, change));
-    // The kernel works while this process pauses. A round takes most of a millisecond in the guest, and packets arrive
-    // while they are sent.
+    // The kernel processes packets while this process pauses. A round takes almost a millisecond in the guest, and
+    // packets arrive while the sender is still sending.
     Processes { pause: Duration::from_micros(20), settling: 50, ..processes }
 }

@@ -8,7 +8,7 @@ use crate::calls::log::say;
 
 /// Maximum length of inline data of a queue pair, in bytes.
 pub(crate) const INLINE_BYTES: u32 = 220;
-/// Shift of the process number in the numbers of objects.
+/// Number of bits by which the number of the process is shifted in numbers of objects.
 const SHIFT: u32 = 16;
 
 /// A memory registration.
@@ -17,7 +17,7 @@ pub(crate) struct Mr {
     pub(crate) at: u64,
     pub(crate) bytes: u64,
     pub(crate) access: u32,
-    /// Number of the memory.
+    /// Number of the memory in the log.
     pub(crate) memory: u32,
 }
 
@@ -46,7 +46,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 pub(crate) struct Bell {
     pub(crate) fd: i32,
-    /// Queued events. For a context: the event type and its subject. For a channel: 0 and the completion queue.
+    /// Queued events. An event of a context consists of its type and its subject, an event of a channel of 0 and the
+    /// completion queue.
     pub(crate) waiting: VecDeque<(u32, u64)>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Device {
     /// Memory numbers by address, for each process.
     memories: [BTreeMap<u64, u32>; 2],
     counts: BTreeMap<(usize, &'static str), u32>,
-    /// Errors to inject into calls, once each.
+    /// Errors to inject: process, call and errno. Each is injected once.
     pub(crate) faults: Vec<(usize, &'static str, i32)>,
     pub(crate) port_down: bool,
 }
@@ -90,7 +91,7 @@ impl Device {
         (process as u32 + 1) << SHIFT | self.count(process, "queue pair")
     }
 
-    /// Returns the smallest key that no registration has, like a device with few keys.
+    /// Returns the smallest key that no registration has. It is soon reused, as on a device with few keys.
     pub(crate) fn key(&self, process: usize) -> u32 {
         let first = (process as u32 + 1) << SHIFT;
         (first + 1..).find(|key| !self.regions.contains_key(key)).unwrap()
@@ -128,13 +129,13 @@ impl Device {
     /// Queues an asynchronous event of the device.
     pub(crate) fn event(&mut self, process: usize, event: u32, about: u64) {
         let context = self.contexts.iter().find(|(_, whose)| **whose == process).map(|(context, _)| *context);
-        let bell = context.and_then(|context| self.bells.get_mut(&context)).expect("an open device");
+        let bell = context.and_then(|context| self.bells.get_mut(&context)).expect("the device is open");
         bell.waiting.push_back((event, about));
         ring(bell.fd);
     }
 
     fn complete(&mut self, queue: usize, entry: sys::ibv_wc) {
-        let own = self.queues.get_mut(&queue).expect("a completion queue");
+        let own = self.queues.get_mut(&queue).expect("the completion queue exists");
         own.entries.push_back(entry);
         if std::mem::take(&mut own.armed)
             && let Some(bell) = self.bells.get_mut(&own.channel)
@@ -184,7 +185,7 @@ impl Device {
         match done {
             Ok(()) if wr.send_flags & sys::IBV_SEND_SIGNALED == 0 => {}
             Ok(()) => self.sent(qp, wr, sys::IBV_WC_SUCCESS),
-            // The sender of an unreliable connection does not learn of a loss.
+            // The sender on an unreliable connection is not informed of a loss.
             Err(sys::IBV_WC_RETRY_EXC_ERR | sys::IBV_WC_RNR_RETRY_EXC_ERR) if !reliable => {
                 self.sent(qp, wr, sys::IBV_WC_SUCCESS);
             }
@@ -282,11 +283,11 @@ impl Device {
         self.refuse(peer, sys::IBV_EVENT_QP_ACCESS_ERR, sys::IBV_WC_REM_ACCESS_ERR)
     }
 
-    /// Describes the target of a peer's key, for the log.
+    /// Describes the memory that a key of a peer refers to, for the log.
     pub(crate) fn place(&self, place: u64, key: u32) -> String {
         match self.regions.get(&key) {
             Some(mr) => format!("p{} mr {}+{}", owner(key), short(key), place.wrapping_sub(mr.at)),
-            None => "a key that is no more".to_owned(),
+            None => "an unknown key".to_owned(),
         }
     }
 

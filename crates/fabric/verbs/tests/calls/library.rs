@@ -1,4 +1,4 @@
-//! The functions of libibverbs and of a provider. Each of them logs its calls.
+//! Implements the functions of libibverbs and of a provider. Each function logs its calls.
 //!
 //! Polls that find nothing are not logged, because their number depends on timing.
 
@@ -10,7 +10,7 @@ use super::device::{Bell, Device, Mr, Qp, Queue, owner, short, silence};
 use super::{names, sys};
 use crate::calls::log::say;
 
-/// Name of the device, also in the sysfs tree.
+/// Name of the device in libibverbs and in the sysfs tree.
 pub(crate) const NAME: &str = "fake0";
 const DEPTH: i32 = 1024;
 const EAGAIN: i32 = libc::EAGAIN;
@@ -51,7 +51,7 @@ fn bell() -> Bell {
 
 fn hang(device: &mut Device, object: usize) {
     let bell = device.bells.remove(&object).expect("the object has a bell");
-    // SAFETY: `bell` opened the descriptor, and nothing uses it any more.
+    // SAFETY: the function `bell` opened the descriptor, and nothing uses it any more.
     unsafe { libc::close(bell.fd) };
 }
 
@@ -60,9 +60,9 @@ fn keep<T>(object: T) -> *mut T {
     Box::into_raw(Box::new(object))
 }
 
-/// Frees an object from `keep`.
+/// Frees an object that [`keep`] allocated.
 fn free<T>(object: *mut T) {
-    // SAFETY: the pointer is from `keep`, and it is freed once: the fabric destroys each of its objects once.
+    // SAFETY: `keep` returned the pointer, and it is freed once, because the fabric destroys each object once.
     drop(unsafe { Box::from_raw(object) });
 }
 
@@ -115,7 +115,7 @@ extern "C" fn ibv_open_device(_: *mut sys::ibv_device) -> *mut sys::ibv_context 
 
 extern "C" fn ibv_close_device(context: *mut sys::ibv_context) -> c_int {
     with(|device| {
-        let process = device.contexts.remove(&context.addr()).expect("an open device");
+        let process = device.contexts.remove(&context.addr()).expect("the device is open");
         say(process, "  close_device");
         hang(device, context.addr());
         free(context);
@@ -126,7 +126,7 @@ extern "C" fn ibv_close_device(context: *mut sys::ibv_context) -> c_int {
 extern "C" fn ibv_get_async_event(context: *mut sys::ibv_context, event: *mut sys::ibv_async_event) -> c_int {
     with(|device| {
         let process = device.contexts[&context.addr()];
-        let bell = device.bells.get_mut(&context.addr()).expect("an open device");
+        let bell = device.bells.get_mut(&context.addr()).expect("the device is open");
         let Some((what, about)) = bell.waiting.pop_front() else {
             fail(EAGAIN);
             return -1;
@@ -184,8 +184,8 @@ extern "C" fn ibv_query_port(context: *mut sys::ibv_context, port: u8, attribute
             max_msg_sz: 1 << 20,
             ..Default::default()
         };
-        // SAFETY: the pointer is to attributes of the fabric, which have the current size; older callers' attributes
-        // are shorter.
+        // SAFETY: the pointer is to attributes of the fabric, which have the current size. Only callers with older
+        // headers pass shorter attributes.
         unsafe { *attributes.cast() = told };
         device.fault(process, "query_port").unwrap_or(0)
     })
@@ -389,7 +389,7 @@ extern "C" fn ibv_modify_qp(qp: *mut sys::ibv_qp, attr: *mut sys::ibv_qp_attr, m
         if let Some(errno) = device.fault(owner(number), "modify_qp") {
             return errno;
         }
-        let own = device.pairs.get_mut(&number).expect("a queue pair");
+        let own = device.pairs.get_mut(&number).expect("the queue pair exists");
         names::merge(&mut own.attributes, attr, mask);
         own.state = attr.qp_state;
         if attr.qp_state == sys::IBV_QPS_ERR {
@@ -513,7 +513,7 @@ unsafe extern "C" fn post_recv(
         if let Some(errno) = device.fault(owner(number), "post_recv") {
             return errno;
         }
-        device.pairs.get_mut(&number).expect("a queue pair").receives.push_back((wr.wr_id, to));
+        device.pairs.get_mut(&number).expect("the queue pair exists").receives.push_back((wr.wr_id, to));
         0
     })
 }

@@ -1,11 +1,11 @@
-//! Compares the fabric's calls of libibverbs with recorded ones.
+//! Compares the fabric's calls of libibverbs with a recording.
 //!
-//! The test loads a libibverbs of its own in place of the real one ([`shim`]), with an in-memory device ([`device`]).
+//! In place of the real libibverbs, the test loads its own library ([`shim`]) with an in-memory device ([`device`]).
 //! Two processes run the script of `crates/fabric/net/tests/calls`, followed by steps that only devices support.
-//! `calls.txt` lists each call by step and process, after the contract's call that caused it. Polls that found nothing
-//! are left out.
+//! `calls.txt` lists each call by step and process, after the contract's call that caused it. Polls that found no
+//! completion are left out.
 //!
-//! To change calls on purpose, record them again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-verbs --test
+//! If calls change on purpose, record them again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-verbs --test
 //! calls` and give the reason in the commit message.
 
 #[path = "../../../net/tests/calls/mod.rs"]
@@ -27,7 +27,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
 use stentor_ibverbs_sys as sys;
 
-/// A sysfs tree with one device, whose second GID is the processes' address.
+/// A sysfs tree with one device, whose second GID represents the address of the processes.
 const TREE: [(&str, &str); 7] = [
     ("class/infiniband_verbs/uverbs0/ibdev", library::NAME),
     ("class/infiniband/fake0/ports/1/state", "4: ACTIVE"),

@@ -1,4 +1,4 @@
-//! Names and accessors for the arguments of verbs, named as in the headers.
+//! Names of the arguments of verbs, as in the headers, and functions that access their fields.
 
 use super::sys;
 
@@ -42,8 +42,8 @@ pub(crate) fn completed(opcode: u32) -> u32 {
     }
 }
 
-/// Describes the attributes of a queue pair that the mask selects. Initial packet sequence numbers are random and not
-/// shown.
+/// Describes the attributes of a queue pair that the mask selects. Omits initial packet sequence numbers, because they
+/// are random.
 pub(crate) fn attributes(attr: &sys::ibv_qp_attr, mask: u32) -> String {
     let mut all = Vec::new();
     let mut rest = mask;
@@ -99,12 +99,12 @@ pub(crate) fn merge(own: &mut sys::ibv_qp_attr, attr: &sys::ibv_qp_attr, mask: u
 
 /// Returns the only element of a list, if there is one.
 pub(crate) fn element(list: *const sys::ibv_sge, count: i32) -> Option<sys::ibv_sge> {
-    assert!(count <= 1, "one element was asked for");
+    assert!(count <= 1, "the device supports one element per list");
     // SAFETY: the caller of the verb passes a list of `count` elements.
     (count == 1).then(|| unsafe { *list })
 }
 
-/// Returns address and key of a request.
+/// Returns the remote address and key of a request.
 pub(crate) fn remote(wr: &sys::ibv_send_wr) -> (u64, u32) {
     match wr.opcode {
         sys::IBV_WR_SEND | sys::IBV_WR_SEND_WITH_IMM => (0, 0),
@@ -153,8 +153,8 @@ pub(crate) fn copy(from: u64, to: u64, bytes: u32) {
 pub(crate) fn atomic(wr: &sys::ibv_send_wr, old: u64) {
     let ((place, _), (first, second)) = (remote(wr), operands(wr));
     let word = std::ptr::with_exposed_provenance_mut::<u64>(place as usize);
-    // SAFETY: the address was checked. It is aligned, as the fabric requires of all requests, and only this thread
-    // accesses the memory.
+    // SAFETY: the address was checked against registrations. It is aligned, as the fabric requires of all requests, and
+    // only this thread accesses the memory.
     let was = unsafe { word.read() };
     let is = match wr.opcode {
         sys::IBV_WR_ATOMIC_FETCH_AND_ADD => was.wrapping_add(first),

@@ -1,7 +1,8 @@
-//! A library with the soname of the real one, whose functions jump to functions of this process.
+//! A library with the soname of the real libibverbs, whose functions call functions of this process.
 //!
-//! If a library with a requested soname is loaded already, the loader returns it. The crate under test therefore gets
-//! this library under the usual name, and the real one need not be installed. The compiler of the tests compiles it.
+//! If a library with a requested soname is already loaded, the loader returns it. The crate under test therefore
+//! obtains this library under the usual name, and the real one need not be installed. The Rust compiler of the tests
+//! also compiles the library.
 
 use std::ffi::c_void;
 use std::fmt::Write as _;
@@ -10,8 +11,8 @@ use std::process::Command;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// Loads a library with this soname and these functions into this process, where it stays. Arguments and results are at
-/// most six numbers or pointers.
+/// Compiles and loads a library with this soname and these functions. It stays loaded. Each function has at most six
+/// arguments, and arguments and results are numbers or pointers.
 pub(crate) fn load(soname: &str, functions: &[(&str, *const c_void)]) {
     let count = functions.len();
     let mut source = format!(

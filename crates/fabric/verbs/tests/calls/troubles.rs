@@ -29,7 +29,7 @@ fn troubles(script: &mut Script<VerbsFabric>, process: usize) {
     }
 }
 
-/// Runs the steps that follow those of every fabric.
+/// Runs the steps of this test that follow the steps for all fabrics.
 pub(crate) fn run(script: &mut Script<VerbsFabric>) {
     (0..2).for_each(|process| troubles(script, process));
     unregistered(script);
@@ -47,7 +47,7 @@ fn reconnect(script: &mut Script<VerbsFabric>) {
     script.pair.events([1, 1]);
 }
 
-/// Service of connections in addition to those of the script.
+/// Service of the connections that this test opens in addition to those of the script.
 const SERVICE: u16 = 20;
 
 fn unregistered(script: &mut Script<VerbsFabric>) {
@@ -71,9 +71,9 @@ fn not_taken_back(script: &mut Script<VerbsFabric>) {
     let old = script.remotes[0];
     fault(1, "dereg_mr", libc::EBUSY);
     script.pair.revoke(1, script.regions[1], 0);
-    // The unreliable queue pair breaks as well.
+    // The unreliable queue pair breaks, too.
     script.pair.events([2, 3]);
-    step("nor then");
+    step("a key that is not taken back after queue pairs break");
     script.pair.grant(1, script.regions[1], 0, Access::Atomic);
     script.remotes[0] = Some(script.pair.granted(0, 2, old));
     fault(1, "dereg_mr", libc::EBUSY);
@@ -117,7 +117,7 @@ fn not_made(script: &mut Script<VerbsFabric>) {
     step("a queue pair that the device breaks");
     library::with(|device| {
         let own = device.pairs.values().rev().find(|own| own.pd != 0).map(|own| own.raw as u64);
-        device.event(1, sys::IBV_EVENT_QP_FATAL, own.expect("a queue pair"));
+        device.event(1, sys::IBV_EVENT_QP_FATAL, own.expect("the queue pair exists"));
     });
     script.pair.events([1, 1]);
     (0..2).for_each(|process| troubles(script, process));

@@ -1,5 +1,5 @@
-//! A device under test, and two queue pairs on it in one process. `cargo xtask test --only verbs` creates a guest that
-//! has one.
+//! The device under test, and two queue pairs on it in one process. `cargo xtask test --only verbs` creates a guest
+//! with such a device.
 
 #![allow(dead_code)]
 
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Address that the guest assigns to the interface under Soft-RoCE.
 const ADDRESS: &str = "10.0.0.1";
 pub(crate) const BYTES: usize = 64 << 10;
-/// More inline data than any device grants, in bytes.
+/// Requested length of inline data, in bytes. It is more than any device grants.
 pub(crate) const INLINE_WANTED: u32 = 1 << 20;
 
 /// An open device.
@@ -104,7 +104,7 @@ impl End {
 /// Returns two connected ends.
 pub(crate) fn pair(host: &Host, kind: QpKind) -> [End; 2] {
     let ends = [End::new(host, kind), End::new(host, kind)];
-    // The packet sequence numbers of the first end wrap around soon.
+    // The first end's packet sequence numbers begin shortly before they wrap.
     let endpoints = [ends[0].endpoint(host, 0xff_fffe), ends[1].endpoint(host, 5)];
     let tuning = Tuning::default();
     for end in &ends {

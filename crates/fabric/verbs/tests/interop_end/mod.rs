@@ -1,4 +1,4 @@
-//! One end of a connection, on either fabric.
+//! A process on either of the two RoCEv2 fabrics.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use stentor_fabric_verbs::VerbsFabric;
 
 use crate::processes::start;
 
-/// Namespace of the user-space processes. Soft-RoCE occupies the UDP port of RoCEv2 in the first namespace.
+/// Network namespace of the user-space processes. In the first namespace, Soft-RoCE occupies the UDP port of RoCEv2.
 const NAMESPACE: &str = "/run/netns/far";
 
 /// Code for a timeout of 268 ms.
@@ -30,7 +30,8 @@ fn far<R>(run: impl FnOnce() -> R) -> R {
     let open = |path| File::open(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let [near, far] = NAMESPACES.get_or_init(|| [open("/proc/thread-self/ns/net"), open(NAMESPACE)]);
     let enter = |namespace: &File| {
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may do so");
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("the process changes its namespace as root");
     };
     enter(far);
     let result = run();
@@ -45,7 +46,7 @@ pub(crate) enum End {
 
 impl End {
     pub(crate) fn verbs(me: ProcessId, addresses: &[Option<SocketAddr>]) -> End {
-        // On a slow machine, a fabric that this same thread polls may answer late without being dead.
+        // This thread also polls the user-space fabric, which may therefore answer late on a slow machine.
         End::Verbs(Box::new(start(me, addresses, |_, config| config.tuning.timeout = TIMEOUT_268_MS)))
     }
 
@@ -54,7 +55,7 @@ impl End {
         End::Roce(Box::new(started.unwrap_or_else(|error| panic!("{error}"))))
     }
 
-    /// Drives the user-space fabric. A device needs no driving.
+    /// Drives the user-space fabric. A fabric on a device need not be driven.
     pub(crate) fn drive(&mut self) {
         if let End::Roce(fabric) = self {
             fabric.drive();
@@ -62,7 +63,7 @@ impl End {
     }
 }
 
-/// Calls the same method of either fabric.
+/// Evaluates an expression on the fabric of an end, whichever it is.
 macro_rules! either {
     ($end:expr, $fabric:ident => $call:expr) => {
         match $end {
@@ -141,7 +142,8 @@ impl Fabric for End {
         either!(self, fabric => fabric.poll(out))
     }
 
-    /// Polls for an event. Connects to peers with smaller ids if they are not connected, so it may open sockets.
+    /// Polls for an event. If peers with smaller ids are not connected, this connects to them and opens sockets, for
+    /// which it enters the other namespace.
     fn next_event(&mut self) -> Option<Event> {
         match self {
             End::Verbs(fabric) => fabric.next_event(),
@@ -156,7 +158,7 @@ impl Fabric for End {
         either!(self, fabric => fabric.arm());
     }
 
-    /// Waits. This may open sockets.
+    /// Waits, in the other namespace for the user-space fabric, because waiting may open sockets.
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         match self {
             End::Verbs(fabric) => fabric.wait(timeout),

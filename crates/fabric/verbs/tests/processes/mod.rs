@@ -1,5 +1,5 @@
-//! Processes of the tests, all on one device.
-#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
+//! Starts the processes of the tests, all on one device.
+#![allow(dead_code, unreachable_pub, reason = "each test uses only a part of this module")]
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -23,7 +23,7 @@ pub fn addresses(count: usize) -> Vec<Option<SocketAddr>> {
 /// Key of all clusters in these tests.
 pub const KEY: &[u8] = b"a key of this test";
 
-/// Code for 10.24 ms.
+/// Code for a receiver-not-ready timer of 10.24 ms.
 const RNR_10_MS: u8 = 20;
 
 /// Starts a process.
@@ -34,7 +34,7 @@ pub fn start(
 ) -> VerbsFabric {
     let mut net = NetConfig::new("test", me, addresses.to_vec()).key(KEY);
     let mut config = VerbsConfig::default();
-    // Some cases wait for a queue pair that runs into this timeout.
+    // Some cases wait until a queue pair fails because of this timeout.
     config.tuning.rnr_timer = RNR_10_MS;
     change(&mut net, &mut config);
     VerbsFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))

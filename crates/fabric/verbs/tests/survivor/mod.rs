@@ -1,5 +1,5 @@
-//! Two processes, one of which outlives the other.
-#![allow(dead_code, reason = "each test uses some of it")]
+//! Helpers for tests with two processes, one of which survives the other.
+#![allow(dead_code, reason = "each test uses only a part of this module")]
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -79,7 +79,7 @@ impl End {
     /// Waits until the connection with a dead peer has ended and the next one may begin.
     pub(crate) fn let_go(&mut self) {
         let peer = self.peer;
-        self.alone_until("the peer is gone", |this| {
+        self.alone_until("the connection with the peer has ended", |this| {
             this.again();
             !this.fabric.is_linked(peer) && this.state() == QpState::Connecting
         });
@@ -104,7 +104,7 @@ impl End {
     pub(crate) fn write_with_wrong_key(&mut self) {
         let Some(target) = self.target() else { return };
         let wrong = RemoteRegion { key: target.key ^ 0x55, ..target };
-        // The result does not matter: the queue may be full or the queue pair broken.
+        // The result is ignored, because the queue may be full or the queue pair broken.
         let _ = self.post(Source::Inline(&[0; 8]), wrong, true);
     }
 
@@ -145,10 +145,10 @@ pub(crate) fn write_both_ways(one: &mut End, other: &mut End) {
         end.written += 1;
         let (target, value) = (end.target().expect("connected"), end.written);
         let posted = end.post(Source::Inline(&value.to_ne_bytes()), target, true);
-        posted.unwrap_or_else(|error| panic!("a new connection takes requests: {error}"));
+        posted.unwrap_or_else(|error| panic!("a new connection refuses a request: {error}"));
     }
     let (there, back) = (other.written, one.written);
-    until(one, Some(other), "what the other one wrote", |one, other| {
+    until(one, Some(other), "the other end's writes have landed", |one, other| {
         let seen = |end: &End| end.fabric.memory(end.region)[0].load(Ordering::Acquire);
         seen(one) == there && other.is_some_and(|other| seen(other) == back)
     });
