@@ -1,5 +1,5 @@
-//! A WRITE through the endpoint, from one region into another, compared with a bare CRC-32 over the bytes that its ICRC
-//! covers. The benchmark of `wire` measures the packets alone.
+//! Measures a WRITE through the endpoint, from one region into another, and compares it with a bare CRC-32 over the
+//! bytes that the ICRC covers. The benchmark of `wire` measures only the packets.
 #![allow(missing_docs)]
 
 #[path = "../tests/common/mod.rs"]
@@ -13,8 +13,8 @@ use stentor_fabric::QpKind;
 use stentor_fabric_roce::endpoint::{Arrival, Check, Data, Request, Work};
 use stentor_wire::{Envelope, Packet};
 
-/// Returns a packet with four PSNs, each a quarter of all numbers apart. On an unreliable connection each of them
-/// begins a new message after the previous one, any number of times.
+/// Returns four copies of a packet whose PSNs are a quarter of all numbers apart. On an unreliable connection each copy
+/// begins a new message after the previous one, however often they are repeated.
 fn apart(flying: &[Flying]) -> (Envelope, [Vec<u8>; 4]) {
     let [(envelope, transport)] = flying else { panic!("one packet") };
     let numbered = |quarter: usize| {

@@ -1,12 +1,12 @@
 //! RoCEv2 in user space.
 //!
-//! - [`endpoint`] is the InfiniBand transport as a state machine: packets, posted work and the time go in; packets,
-//!   completions and the next deadline come out. It does no I/O and reads no clock.
-//! - [`driver`] transmits its packets over UDP sockets (port 4791), without privileges, or receives them from a raw
-//!   socket. It also writes captures and injects network faults.
-//! - [`peer`] connects to NICs and to Linux Soft-RoCE as rdma-core's examples do.
-//! - [`RoceFabric`] implements the contract of `stentor-fabric` on both. Peers connect over TCP, and each proves that
-//!   it has the cluster's key.
+//! - [`endpoint`] is the InfiniBand transport as a state machine. Its inputs are packets, posted work and the time. Its
+//!   outputs are packets, completions and the next deadline. It does no I/O and reads no clock.
+//! - [`driver`] sends and receives the endpoint's packets on UDP sockets (port 4791), which need no privileges, or
+//!   receives them on a raw socket. It also writes captures and injects network faults.
+//! - [`peer`] connects to NICs and to Linux Soft-RoCE, by the same exchange as rdma-core's example programs.
+//! - [`RoceFabric`] implements the contract of `stentor-fabric` with an endpoint and a driver. Peers connect over TCP,
+//!   and each proves that it has the cluster's key.
 #![deny(unsafe_code)]
 
 pub mod driver;

@@ -20,7 +20,7 @@ fn at(address: impl Into<IpAddr>) -> Destination {
 #[test]
 fn addresses_of_two_families_are_reported() {
     let words = peer(1).connect(&at(Ipv6Addr::LOCALHOST)).unwrap_err().to_string();
-    assert!(words.contains("::1 is there and 127.215.") && words.contains("both IPv6"), "{words}");
+    assert!(words.contains("the peer has ::1 and this side 127.215.") && words.contains("both IPv6"), "{words}");
 }
 
 /// The cause may be a path MTU that the interface does not accept; the counters alone do not show it.
@@ -34,5 +34,5 @@ fn error_of_the_kernel_is_reported() {
     let error = peer.completion(Duration::from_secs(60)).unwrap_err();
     assert!(matches!(error, PeerError::Failed { id: 1, .. }), "{error}");
     let words = error.to_string();
-    assert!(words.contains("unsent") && words.contains("took no packet to 192.0.2.1 ("), "{words}");
+    assert!(words.contains("unsent") && words.contains("refused a packet to 192.0.2.1 ("), "{words}");
 }

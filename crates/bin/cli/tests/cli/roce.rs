@@ -664,7 +664,7 @@ fn process_without_the_key_is_refused() {
     let another = good.scratch.file("another.toml", &text);
     let refused = run(["node", "--id", "g1.1", "--config", another.to_str().unwrap()]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
-    for part in ["still in use", "waits up to 5 s", "is taken by another process", "--bind"] {
+    for part in ["still in use", "waits up to 5 s", "is in use by another process", "--bind"] {
         assert!(refused.stderr.contains(part), "`{part}`: {}", refused.stderr);
     }
     let other = Nodes::new(2, "key = \"file:cluster.key\"");

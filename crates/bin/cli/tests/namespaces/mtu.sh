@@ -67,5 +67,5 @@ for ends in ends ""; do
     multicast "$name" after
     end
 done
-grep -q "never answered, although it is there" "$folder/lowered-after.err" || failed "what vanishes is not named"
+grep -q "never answered, although the peer reconnected" "$folder/lowered-after.err" || failed "what vanishes is not named"
 ! grep -q "never answered" "$folder/small-before.err" || failed "nothing vanishes where the ends know the MTU"

@@ -73,7 +73,7 @@ impl Shim {
 
 pub(crate) struct Kernel {
     shim: Shim,
-    /// Lives as long as the process.
+    /// The shim's state of this side, which is never freed.
     side: *mut c_void,
     told: Told,
     bytes: u64,
@@ -122,7 +122,7 @@ impl Side for Kernel {
         Ok(done)
     }
 
-    /// Sleeps: the kernel receives packets by itself.
+    /// Sleeps, because the kernel receives packets by itself.
     fn rest(&mut self) -> Outcome<()> {
         std::thread::sleep(Duration::from_millis(1));
         Ok(())

@@ -1,10 +1,10 @@
 //! Measures the kernel's Soft-RoCE and this crate's endpoint with the same loops on the same network: a round trip of
-//! 8-byte WRITEs, and the rate of WRITEs of 64 KiB in packets of 4096 bytes. Each has two processes, which yield while
-//! they wait, so a guest with one processor is enough. The results have no bound.
+//! 8-byte WRITEs, and the rate of WRITEs of 64 KiB in packets of 4096 bytes. Each measurement uses two processes, which
+//! yield while they wait, so a guest with one processor is enough. No bound is checked.
 //!
-//! `tests/peer/beside.sh` runs it in a guest (step `roce-beside-kernel` of `cargo xtask nightly`). By hand:
-//! `beside_kernel measure SHIM ROUNDS [COMMAND…]`, with devices rxe1 and rxe2 at 10.77.0.1 and 10.77.0.2. The command
-//! runs a program where port 4791 of the same addresses is free, as `ip netns exec NAME` does.
+//! `tests/peer/beside.sh` runs this program in a guest (step `roce-beside-kernel` of `cargo xtask nightly`). By hand,
+//! run `beside_kernel measure SHIM ROUNDS [COMMAND…]`, with devices rxe1 and rxe2 at 10.77.0.1 and 10.77.0.2. COMMAND
+//! must run a program where port 4791 of the same addresses is free, for instance `ip netns exec NAME`.
 
 mod kernel;
 mod ours;
@@ -17,13 +17,13 @@ use stentor_testutil::median;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The operations of one side. Offsets refer to its memory, and to the other side's, which has the same size.
+/// The operations of one side. Offsets are those in the memory of either side; both memories have the same size.
 trait Side {
     /// Returns a line with the parameters of this side's queue pair and memory.
     fn here(&self) -> String;
-    /// Connects to the side that sent this line.
+    /// Connects to the side that returned this line from [`here`](Side::here).
     fn connect(&mut self, there: &str) -> Outcome<()>;
-    /// Posts a WRITE from local memory to the other side's.
+    /// Posts a WRITE from local memory to the other side's memory.
     fn write(&mut self, from: u64, to: u64, bytes: u32, signalled: bool) -> Outcome<()>;
     /// Does pending work. Returns the number of WRITEs that have completed since the last call.
     fn poll(&mut self) -> Outcome<u64>;
@@ -75,7 +75,7 @@ fn tell(side: &mut dyn Side, value: u64) -> Outcome<()> {
     side.poll().map(|_| ())
 }
 
-/// Returns the time of a WRITE and its answer, in µs.
+/// Returns the time of a WRITE and the WRITE that answers it, in µs.
 fn round_trip(side: &mut dyn Side, first: bool) -> Outcome<f64> {
     let mut since = Instant::now();
     for turn in 1..=WARM_UP + TURNS {
@@ -93,7 +93,7 @@ fn round_trip(side: &mut dyn Side, first: bool) -> Outcome<f64> {
     Ok(since.elapsed().as_secs_f64() * 1e6 / TURNS as f64)
 }
 
-/// Returns the rate of bulk data until everything is acknowledged, in MB/s.
+/// Returns the rate of bulk data, measured until all of it is acknowledged, in MB/s.
 fn bandwidth(side: &mut dyn Side, first: bool) -> Outcome<f64> {
     if !first {
         while side.load(WORD) == 0 {
@@ -164,13 +164,13 @@ impl Started {
     fn line(&mut self) -> Outcome<String> {
         let mut line = String::new();
         if self.says.read_line(&mut line)? == 0 {
-            return Err("a process has ended; what it said is above".into());
+            return Err("a process has ended; its output is above".into());
         }
         Ok(line.trim().to_owned())
     }
 }
 
-/// Returns the figure that two fresh processes measure.
+/// Starts two processes and returns the figure that they measure.
 fn play(prefix: &[String], kind: &str, place: &str, what: &str) -> Outcome<f64> {
     let mut both = [Started::new(prefix, [kind, place, what, "1"])?, Started::new(prefix, [kind, place, what, "2"])?];
     let told = [both[0].line()?, both[1].line()?];

@@ -1,13 +1,13 @@
-//! Several endpoints at one address: one endpoint receives, and hands packets over to the endpoints beside it.
+//! Several endpoints at one address. One endpoint receives, and hands packets over to the other endpoints.
 //!
-//! The endpoint with the receiving sockets is the *main* one. An annex has a socket to send from, and none to receive.
-//! The main endpoint's port hands over the packets for the annex's queue pairs, which it recognizes by their numbers.
-//! Numbers of [`FIRST`] and above belong to annexes, in blocks of [`BLOCK`]. Smaller numbers belong to the main
-//! endpoint. So no endpoint receives a packet of another one.
+//! The endpoint with the receiving sockets is the *main* one. Each further endpoint has an annex: a socket to send
+//! from, and no socket to receive. The main endpoint's port hands over the packets for the annex's queue pairs, which
+//! it recognizes by their numbers. Numbers of [`FIRST`] and above belong to annexes, in blocks of [`BLOCK`]. Smaller
+//! numbers belong to the main endpoint. No endpoint therefore processes a packet of another one.
 //!
-//! Packets that are handed over wait in memory, in as many bytes as a socket would have. Packets that do not fit are
-//! lost, as on any network. A descriptor reports waiting packets. No packet arrives while the main endpoint is not
-//! driven.
+//! Packets that are handed over wait in memory, up to the size of a socket's buffer. Packets that do not fit are lost,
+//! as on any network. A descriptor becomes readable when packets wait. Packets for annexes arrive only while the main
+//! endpoint is driven.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -22,11 +22,12 @@ use super::inject::Parcel;
 use super::settings::{Budget, Mode, PortError};
 use crate::endpoint::Arrival;
 
-/// First queue pair number of annexes. The last block leaves room for the number of multicast.
+/// First queue pair number of annexes.
 pub(super) const FIRST: u32 = 0xf0_0000;
 /// Number of queue pair numbers of one annex.
 const BLOCK: u32 = 1 << 16;
-/// Maximum number of annexes at one address. The last block is unused, because it contains the number of multicast.
+/// Maximum number of annexes at one address. The last block is not used, because it contains the queue pair number that
+/// is reserved for multicast.
 const MOST: usize = 15;
 /// Maximum number of bytes that wait for an annex.
 const MOST_WAITING: usize = 8 << 20;
@@ -39,7 +40,7 @@ const MOST_SPARE: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub struct Junction(Arc<Mutex<Shared>>);
 
-/// The way in which an endpoint uses the port of its address.
+/// The way in which an endpoint shares the port of its address with other endpoints.
 #[derive(Clone, Debug, Default)]
 pub enum Sharing {
     /// No other endpoint uses the address.
@@ -47,14 +48,14 @@ pub enum Sharing {
     Alone,
     /// The endpoint also receives for other endpoints of this process.
     Main(Junction),
-    /// Another endpoint receives for this one, which sends from that endpoint's address. Its own configured address is
-    /// ignored.
+    /// Another endpoint of this process receives for this one. This endpoint sends from the address of that endpoint,
+    /// and its own configured address is ignored.
     Beside(Junction),
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Properties of the main endpoint's port; `None` while no endpoint has the sockets.
+    /// Properties of the main endpoint's port; `None` before it is open.
     main: Option<Main>,
     annexes: [Weak<Inlet>; MOST],
 }
@@ -89,7 +90,7 @@ impl Junction {
             return Err(PortError::Alone);
         };
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| PortError::System {
-            what: "make an eventfd",
+            what: "create an eventfd",
             address: main.address,
             source: error.into(),
         })?;
@@ -106,10 +107,10 @@ impl Junction {
         Ok((annex, main))
     }
 
-    /// Hands a packet over if it is for the queue pair of an annex. Returns whether it did.
+    /// Hands a packet over if it is for the queue pair of an annex. Returns whether the packet was handed over.
     #[inline]
     pub(super) fn takes(&self, arrival: &Arrival<'_>) -> bool {
-        // The high byte of the number excludes most packets, so those of the main endpoint cost nothing more.
+        // The high byte of the number excludes packets of the main endpoint, so these cost nothing more.
         arrival.transport.get(NUMBER_AT).is_some_and(|first| *first >= (FIRST >> 16) as u8) && self.hand_over(arrival)
     }
 
@@ -130,7 +131,7 @@ impl Junction {
 #[derive(Debug)]
 struct Inlet {
     waiting: Mutex<Waiting>,
-    /// Readable while there are packets that the annex has not seen.
+    /// An eventfd that is readable while packets wait that the annex has not removed.
     bell: OwnedFd,
 }
 
@@ -173,9 +174,9 @@ pub(super) struct Annex {
     inlet: Arc<Inlet>,
     first: u32,
     room: u32,
-    /// Packets removed from the queue and not yet processed.
+    /// Packets that were removed from the queue but not processed yet.
     came: VecDeque<Parcel>,
-    /// Buffers to return.
+    /// Buffers of processed packets, to be returned to the queue for reuse.
     spare: Vec<Vec<u8>>,
     lost: u64,
 }
@@ -186,12 +187,12 @@ impl Annex {
         self.first..self.first + BLOCK
     }
 
-    /// Returns whether there are packets that were removed from the queue and not processed.
+    /// Returns whether some packets that were removed from the queue are not processed yet.
     pub(super) fn holds_more(&self) -> bool {
         !self.came.is_empty()
     }
 
-    /// Removes all waiting packets from the queue. The previous ones must have been processed.
+    /// Removes all waiting packets from the queue. All packets that were removed before must have been processed.
     fn fill(&mut self) {
         let mut waiting = self.inlet.lock();
         self.lost = waiting.lost;
@@ -228,7 +229,7 @@ impl Annex {
         self.room
     }
 
-    /// Returns the number of packets that did not fit.
+    /// Returns the number of packets for which the queue had no room.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -265,7 +266,7 @@ mod tests {
         packet
     }
 
-    /// Returns whether the packet is handed over.
+    /// Returns whether the junction hands the packet over.
     fn goes(junction: &Junction, transport: &[u8]) -> bool {
         let envelope = Envelope::plain(HERE, 1, HERE).expect("both are of one kind");
         junction.takes(&Arrival { envelope, transport, check: Check::Whole })
@@ -292,7 +293,7 @@ mod tests {
         assert!(of_second.iter().all(|packet| goes(&junction, packet)));
         assert!(!is_readable(&first) && is_readable(&second));
         assert_eq!((taken(&mut first), taken(&mut second)), (Vec::new(), of_second.to_vec()));
-        assert!(!is_readable(&second), "it has seen all");
+        assert!(!is_readable(&second), "the annex has removed all packets");
         assert!(goes(&junction, &of_second[0]) && is_readable(&second));
     }
 

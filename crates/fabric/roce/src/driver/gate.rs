@@ -1,9 +1,9 @@
-//! The sockets of a switch: one address that receives packets with all their headers, and one that sends them.
+//! The sockets of a switch: one receives packets with all their headers, and the other sends packets.
 //!
 //! An [`Inlet`] receives and an [`Outlet`] sends; neither has any state of queue pairs. On plain sockets, the IPv4 and
-//! UDP headers of received packets are reconstructed from what the kernel reports, as an endpoint of this crate sends
-//! them. The kernel writes the headers of sent packets, so these leave from the outlet's source port and lose their
-//! type of service. On raw sockets all headers are received and sent unchanged.
+//! UDP headers of received packets are reconstructed: from the values that the kernel reports, and otherwise as an
+//! endpoint of this crate sends them. The kernel writes the headers of sent packets, so sent packets have the outlet's
+//! source port and lose their type of service. On raw sockets all headers are received and sent unchanged.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,10 +23,10 @@ const OUTER: usize = 28;
 pub struct Inlet {
     address: Ipv4Addr,
     socket: OwnedFd,
-    /// Socket whose only purpose is to prevent the kernel from answering "port unreachable".
+    /// Bound socket that is never read. It only prevents the kernel from answering "port unreachable".
     _silencer: Option<OwnedFd>,
     inbox: Inbox,
-    /// Number of bytes before each datagram for reconstructed headers.
+    /// Number of bytes of reconstructed headers before each datagram.
     made: usize,
     count: usize,
 }
@@ -66,17 +66,17 @@ pub fn gate(address: Ipv4Addr, mode: Mode, entropy: u16) -> Result<(Inlet, Outle
     let outlet = |socket, port| Outlet { socket, port, names: Vec::with_capacity(BATCH), unsent: 0, full: 0 };
     if mode != Mode::Raw {
         port::enlarge_receiving(&listening);
-        // A failure is not fatal: overflows are then not counted.
+        // A failure is not fatal. It only means that overflows are not counted.
         let _ = sys::set(&listening, libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
         let (sending, source) = port::sending(place, entropy)?;
         let inlet =
             Inlet { address, socket: listening, _silencer: None, inbox: Inbox::with_margin(), made: OUTER, count: 0 };
         return Ok((inlet, outlet(sending, Some(source))));
     }
-    sys::set(&listening, libc::SOL_SOCKET, libc::SO_RCVBUF, 0).map_err(failed("shrink a buffer"))?;
+    sys::set(&listening, libc::SOL_SOCKET, libc::SO_RCVBUF, 0).map_err(failed("shrink the buffer of a socket"))?;
     let raw = port::raw(place)?;
     let _ = sys::set(&raw, libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
-    sys::set(&raw, libc::IPPROTO_IP, libc::IP_HDRINCL, 1).map_err(failed("send whole headers"))?;
+    sys::set(&raw, libc::IPPROTO_IP, libc::IP_HDRINCL, 1).map_err(failed("enable complete headers on a raw socket"))?;
     port::enlarge_sending(&raw);
     let sending = raw.try_clone().map_err(failed("duplicate a raw socket"))?;
     let inlet =
@@ -99,7 +99,7 @@ impl Inlet {
         Ok(count)
     }
 
-    /// Writes the headers that a packet must have had.
+    /// Reconstructs the headers of a packet.
     fn head(&mut self, n: usize) {
         let datagram = self.inbox.behind(n, OUTER);
         let (source, source_port) = match datagram.from {
@@ -113,8 +113,8 @@ impl Inlet {
         let _ = envelope.emit(head, transport.len());
     }
 
-    /// Returns packet `n` of the last batch, which begins with its IP header. The packet is empty if the batch is
-    /// shorter.
+    /// Returns packet `n` of the last batch, which begins with its IP header. Returns an empty slice if the batch has
+    /// no packet `n`.
     #[inline]
     #[must_use]
     pub fn packet(&self, n: usize) -> &[u8] {
@@ -127,7 +127,7 @@ impl Inlet {
         self.socket.as_fd()
     }
 
-    /// Returns the number of packets that the kernel dropped for lack of buffer space, as far as it has reported them.
+    /// Returns the number of packets that the kernel dropped for lack of buffer space and has reported so far.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.inbox.overflowed()
@@ -150,7 +150,7 @@ impl Outlet {
         self.unsent
     }
 
-    /// Returns how many of the refused packets did not fit in a buffer.
+    /// Returns the number of refused packets that did not fit in a buffer.
     #[must_use]
     pub fn full(&self) -> u64 {
         self.full

@@ -31,14 +31,14 @@ impl Chances {
     }
 }
 
-/// Faults of a network that may change while it is in use.
+/// Faults of a network that can be changed while the network is in use.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Faults {
     /// Probability from 0 to 1 that a packet is lost, in both directions.
     pub drop: f64,
-    /// Source addresses whose packets are all lost.
+    /// Source addresses: all packets from them are lost.
     pub from: Vec<IpAddr>,
-    /// Destination addresses whose packets are all lost.
+    /// Destination addresses: all packets to them are lost.
     pub to: Vec<IpAddr>,
 }
 
@@ -81,14 +81,14 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         self.chances.drop = chance;
     }
 
-    /// Draws once, and returns `true` with the given probability.
+    /// Draws a random number and returns `true` with the given probability.
     pub fn happens(&mut self, chance: f64) -> bool {
         chance > 0.0 && ((self.random.word() >> 11) as f64) < chance * (1_u64 << 53) as f64
     }
 
     /// Adds a packet at time `now`, in nanoseconds.
     pub fn push(&mut self, now: u64, mut parcel: P) {
-        // This packet counts as one that overtakes every waiting packet.
+        // This packet overtakes every waiting packet.
         for (_, overtakers, _) in &mut self.waiting {
             *overtakers = overtakers.saturating_sub(1);
         }
@@ -114,7 +114,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         self.waiting.push_back((now + self.chances.delay, overtakers, parcel));
     }
 
-    /// Returns the next packet that is due.
+    /// Returns the next packet that is due at time `now`, in nanoseconds.
     pub fn pop(&mut self, now: u64) -> Option<P> {
         let due = |(at, overtakers, _): &(u64, u32, P)| {
             *at <= now && (*overtakers == 0 || at.saturating_add(OVERTAKEN) <= now)

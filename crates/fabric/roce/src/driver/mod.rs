@@ -1,4 +1,4 @@
-//! The driver: sockets, and everything between them and the endpoint.
+//! The driver: sockets, and the code that passes packets between them and the endpoint.
 
 mod annex;
 mod gate;

@@ -1,4 +1,4 @@
-//! Captures in pcap format for Wireshark: raw IP packets, timestamps in nanoseconds.
+//! Captures in pcap format for Wireshark, with raw IP packets and timestamps in nanoseconds.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -13,8 +13,8 @@ const RAW_IP: u32 = 101;
 /// Magic number of a pcap file with nanoseconds.
 const MAGIC: u32 = 0xa1b2_3c4d;
 
-/// A file that accepts each batch of whole packets completely or not at all: a partial write to a full disk is
-/// truncated.
+/// A file that accepts each batch of whole packets completely or not at all. If a disk becomes full, a partly written
+/// batch is truncated.
 #[derive(Debug)]
 struct Batches {
     file: File,
@@ -25,7 +25,7 @@ struct Batches {
 impl Write for Batches {
     fn write(&mut self, packets: &[u8]) -> io::Result<usize> {
         if let Err(error) = self.file.write_all(packets) {
-            // A pipe cannot be truncated; its reader sees where it ended.
+            // A pipe cannot be truncated. Its reader may receive an incomplete packet at the end.
             let _ = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
             return Err(error);
         }
@@ -42,19 +42,21 @@ impl Write for Batches {
 #[derive(Debug)]
 pub struct Pcap {
     file: BufWriter<Batches>,
-    /// One packet with its header. Only whole records are written to the file, even if the process is killed.
+    /// Buffer for one packet with its header. Only whole records are written to the file, so none is incomplete if the
+    /// process is killed.
     record: Vec<u8>,
     /// The first error, until it is reported.
     error: Option<io::Error>,
-    /// `true` after an error: nothing more is written.
+    /// `true` after an error. No further packets are written.
     broken: bool,
 }
 
 impl Pcap {
-    /// Creates the file. An existing pipe or device is opened for writing: `wireshark -k -i PIPE` reads it meanwhile.
+    /// Creates the file. If `path` is an existing pipe or device, opens it for writing, so that `wireshark -k -i PIPE`
+    /// can read packets at once.
     ///
     /// # Errors
-    /// Returns an error if a file exists already, or the error of the operating system.
+    /// Returns an error if a regular file exists already, or the error of the operating system.
     pub fn create(path: &Path) -> io::Result<Pcap> {
         let file = File::create_new(path).or_else(|error| match std::fs::metadata(path) {
             Ok(there) if there.file_type().is_fifo() || there.file_type().is_char_device() => {
@@ -89,7 +91,7 @@ impl Pcap {
         }
     }
 
-    /// Returns the error that stopped the capture, once.
+    /// Returns the error that stopped the capture, unless it was already returned.
     pub fn next_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
@@ -116,7 +118,7 @@ impl Pcap {
     /// Writes buffered packets to the file.
     ///
     /// # Errors
-    /// Returns the first error of any write, unless it was reported before.
+    /// Returns the first error of any write, unless it was already returned.
     pub fn finish(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -170,7 +172,7 @@ mod tests {
         assert_eq!(pcap.next_error().unwrap().kind(), io::ErrorKind::StorageFull);
         pcap.write(&envelope, &[7; 1000]);
         assert!(pcap.next_error().is_none() && pcap.finish().is_ok());
-        // Buffered packets are not written yet, but are not lost silently either.
+        // Packets that are still buffered when the disk is full are reported by `finish`.
         let mut pcap = full();
         pcap.write(&envelope, &[7; 100]);
         assert!(pcap.next_error().is_none());

@@ -1,5 +1,5 @@
-//! The sockets of one address: one receives everything for UDP port 4791, and one sends everything from one source
-//! port.
+//! The sockets of one address. One socket receives all packets for UDP port 4791, and another sends all packets from
+//! one source port.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,8 +16,8 @@ use super::settings::{Budget, Mode, PortError};
 use super::sys::{self, Inbox};
 use crate::endpoint::{Arrival, Check, Outbox};
 
-/// Lowest source port. Source ports only select a path; by convention they are dynamic ports (Linux
-/// `rdma_flow_label_to_udp_sport`).
+/// Lowest source port. Source ports only influence the choice of a path in the network. By convention they are dynamic
+/// ports (Linux `rdma_flow_label_to_udp_sport`).
 const FIRST_SOURCE_PORT: u16 = 0xc000;
 /// Requested size of the socket buffers for receiving and sending, in bytes. The kernel limits it to
 /// `net.core.rmem_max` and `wmem_max`.
@@ -29,7 +29,7 @@ pub struct Port {
     address: IpAddr,
     source_port: u16,
     mode: Mode,
-    /// `None` if another endpoint of the process receives.
+    /// The UDP socket for port 4791; `None` if another endpoint of the process receives.
     listening: Option<OwnedFd>,
     annex: Option<Annex>,
     /// The registry of annexes, to which this port hands their packets over.
@@ -51,10 +51,11 @@ pub struct PortCounters {
     pub in_runs: u64,
     /// Runs that the kernel refused. Their packets were sent one by one.
     pub refused_runs: u64,
-    /// Number of times that a buffer was full. The packets were then sent later, or count as unsent.
+    /// Number of times that a buffer was full. Its packets were sent later, or count as unsent.
     pub full: u64,
-    /// Received packets that the kernel dropped for lack of buffer space. The kernel reports them with the next packet
-    /// that fits, so drops after the last packet are not included. Between two such packets it counts up to 2^32.
+    /// Received packets that the kernel dropped for lack of buffer space. The kernel reports drops with the next packet
+    /// that fits, so drops after the last received packet are not included. It can report fewer than 2^32 drops between
+    /// two received packets.
     pub overflowed: u64,
 }
 
@@ -84,18 +85,20 @@ impl Port {
         let raw = match (mode, address) {
             (Mode::Raw, IpAddr::V4(_)) => Some(raw(address)?),
             (Mode::Raw, IpAddr::V6(_)) => {
-                let source = io::Error::other("IPv6 has no identification to see: use a plain socket");
+                let source =
+                    io::Error::other("IPv6 packets have no identification, so raw mode has no use: use a plain socket");
                 return Err(failed("open a raw socket")(source));
             }
             _ => None,
         };
         if raw.is_some() {
-            // This socket only prevents the kernel from answering "port unreachable"; it is never read.
-            sys::set(&listening, libc::SOL_SOCKET, libc::SO_RCVBUF, 0).map_err(failed("shrink a buffer"))?;
+            // This socket only prevents the kernel from answering "port unreachable". It is never read.
+            sys::set(&listening, libc::SOL_SOCKET, libc::SO_RCVBUF, 0)
+                .map_err(failed("shrink the buffer of a socket"))?;
         } else {
             enlarge(&listening, RECEIVING);
         }
-        // A failure is not fatal: overflows are then not counted.
+        // A failure is not fatal. It only means that overflows are not counted.
         let _ = sys::set(raw.as_ref().unwrap_or(&listening), libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
         let (sending, source_port) = sending(address, entropy)?;
         let (inbox, sender) = (Inbox::new(false), Sender::new(sending));
@@ -152,7 +155,7 @@ impl Port {
 
     /// Returns the numbers that queue pairs of this endpoint may have.
     pub(crate) fn numbers(&self) -> Range<u32> {
-        // 0 and 1 are the management queue pairs.
+        // The numbers 0 and 1 are those of the management queue pairs.
         self.annex.as_ref().map_or(2..annex::FIRST, Annex::numbers)
     }
 
@@ -167,7 +170,7 @@ impl Port {
         self.address
     }
 
-    /// Returns the maximum number of bytes of packets that wait to be received, as the kernel counts them.
+    /// Returns the size of the receive buffer, in bytes as the kernel counts them.
     pub(crate) fn room(&self) -> u32 {
         match (self.socket(), &self.annex) {
             (Some(socket), _) => {
@@ -198,8 +201,8 @@ impl Port {
         }
     }
 
-    /// Returns the next message for the operator about sending. Each destination is reported once, and at most 64
-    /// messages are kept.
+    /// Returns the next message for the operator about packets or runs that the kernel refused. Each destination is
+    /// reported once per kind, and at most 64 messages wait to be read.
     pub fn next_note(&mut self) -> Option<String> {
         self.sender.next_note()
     }
@@ -209,8 +212,8 @@ impl Port {
         self.sender.is_full()
     }
 
-    /// Returns whether there are packets that were received from the kernel and not processed. No descriptor reports
-    /// those.
+    /// Returns whether some packets that were received from the kernel are not processed yet. No descriptor reports
+    /// these packets.
     #[must_use]
     pub fn holds_more(&self) -> bool {
         self.inbox.holds_more() || self.annex.as_ref().is_some_and(Annex::holds_more)
@@ -227,12 +230,13 @@ impl Port {
     }
 
     /// Enables runs of packets that the kernel accepts as one buffer (UDP_SEGMENT), to peers named by
-    /// [`run_to`](Port::run_to). In [`Mode::Plain`] the port then also receives packets as runs (UDP_GRO). Nothing
-    /// changes on a system without these options.
+    /// [`run_to`](Port::run_to). In [`Mode::Plain`] the port then also receives packets as runs (UDP_GRO). Does nothing
+    /// on a system without these options.
     ///
-    /// The kernel numbers the packets of a run from 0, which their ICRCs must match, and it only segments packets with
-    /// UDP checksums. Runs, and packets in the same batch, therefore leave by a separate socket with the same source
-    /// port. The kernel would deliver joined packets also to raw sockets, which cannot split them.
+    /// The kernel numbers the packets of a run from 0, and their ICRCs must match these numbers. It splits only runs
+    /// with UDP checksums. Runs, and single packets in the same batch, are therefore sent by a separate socket with the
+    /// same source port. Packets are not received as runs on raw sockets, because a raw socket does not report how to
+    /// split them.
     pub fn enable_runs(&mut self) {
         if let Ok(cutting) = cutting(self.address, self.source_port) {
             self.sender.cut_by(cutting);
@@ -251,7 +255,7 @@ impl Port {
         self.takes_runs
     }
 
-    /// Sets whether a peer accepts packets with the identifications of a run.
+    /// Sets whether a peer accepts packets with the IPv4 identifications of a run.
     pub fn run_to(&mut self, peer: IpAddr, takes: bool) {
         self.sender.run_to(peer, takes);
     }
@@ -264,14 +268,15 @@ impl Port {
         }
     }
 
-    /// Sends packet `from` of a batch and all packets after it. Returns the number of packets that are done; the kernel
-    /// has no room for the rest now. Retransmissions leave outside of runs, in case a device on the path changes
-    /// identifications.
+    /// Sends packet `from` of a batch and all packets after it. Returns the number of packets that were sent or lost;
+    /// the kernel has no room for the rest now. Retransmissions are sent outside of runs, because a device on the path
+    /// may change the identifications of a run.
     pub(crate) fn send(&mut self, out: &Outbox, from: usize) -> usize {
         self.sender.send(out.told().skip(from))
     }
 
-    /// Sends packets in order. Returns the number of packets that are done. The kernel has no room for the rest now.
+    /// Sends packets in order. Returns the number of packets that were sent or lost. The kernel has no room for the
+    /// rest now.
     pub fn send_all<'a>(&mut self, packets: &(impl Iterator<Item = (&'a Envelope, &'a [u8])> + Clone)) -> usize {
         self.sender.send(packets.clone().map(|(envelope, bytes)| (envelope, bytes, false)))
     }
@@ -285,7 +290,7 @@ impl Port {
     }
 
     /// Receives packets until the budget is spent. The datagram that exceeds the budget is still received completely.
-    /// The rest of the batch is received first by the next call.
+    /// The next call begins with the rest of the batch.
     pub(crate) fn receive_within(
         &mut self,
         budget: &mut Budget,
@@ -371,10 +376,10 @@ enum Sums {
     Udp,
 }
 
-/// Opens a socket that receives everything for RoCEv2's port at an address.
+/// Opens a socket that receives all packets for RoCEv2's port at an address.
 pub(super) fn listening(address: IpAddr) -> Result<OwnedFd, PortError> {
     let failed = |what| move |source| PortError::System { what, address, source };
-    let listening = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
+    let listening = udp(address, Sums::None).map_err(failed("create a UDP socket"))?;
     sys::bind(&listening, address, UDP_PORT).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => PortError::Taken { address },
         io::ErrorKind::AddrNotAvailable => PortError::NotHere { address },
@@ -386,14 +391,14 @@ pub(super) fn listening(address: IpAddr) -> Result<OwnedFd, PortError> {
 /// Opens a sending socket and returns it with its source port.
 pub(super) fn sending(address: IpAddr, entropy: u16) -> Result<(OwnedFd, u16), PortError> {
     let failed = |what| move |source| PortError::System { what, address, source };
-    let sending = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
+    let sending = udp(address, Sums::None).map_err(failed("create a UDP socket"))?;
     enlarge(&sending, SENDING);
     let source_port = bind_some(&sending, address, entropy).map_err(failed("find a free source port"))?;
     Ok((sending, source_port))
 }
 
-/// Opens a UDP socket whose packets have predictable headers: it is unconnected and never fragments, so the
-/// identification is 0.
+/// Opens a UDP socket whose packets have predictable headers. It is unconnected and never fragments packets, so the
+/// kernel sends the IPv4 identification 0.
 fn udp(address: IpAddr, sums: Sums) -> io::Result<OwnedFd> {
     let v4 = address.is_ipv4();
     let none = i32::from(sums == Sums::None);
@@ -412,7 +417,7 @@ fn udp(address: IpAddr, sums: Sums) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// From `linux/udp.h`; not in `libc`.
+/// Constants from `linux/udp.h` that `libc` does not define.
 const UDP_NO_CHECK6_TX: i32 = 101;
 const UDP_NO_CHECK6_RX: i32 = 102;
 
@@ -439,14 +444,17 @@ pub(super) fn raw(address: IpAddr) -> Result<OwnedFd, PortError> {
     Ok(fd)
 }
 
-/// The options for the size of a buffer: beyond the system's limit, which needs a privilege, and within the limit.
+/// The socket options for the size of the receive buffer. The first one may exceed the system's limit but needs a
+/// privilege; the second one is subject to the limit.
 const RECEIVING: [i32; 2] = [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF];
+/// The same options for the size of the send buffer.
 const SENDING: [i32; 2] = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
 
 /// Enlarges a buffer as far as allowed.
 fn enlarge(fd: &OwnedFd, [beyond, within]: [i32; 2]) {
     if sys::set(fd, libc::SOL_SOCKET, beyond, BUFFER).is_err() {
-        // A smaller buffer loses more packets under load, which are retransmitted, or makes senders wait.
+        // A failure is ignored. With a smaller buffer, more packets are lost under load and retransmitted, or senders
+        // wait.
         let _ = sys::set(fd, libc::SOL_SOCKET, within, BUFFER);
     }
 }

@@ -12,11 +12,11 @@ use super::port::Port;
 use super::settings::Budget;
 use crate::endpoint::{Arrival, Check, Endpoint, Outbox};
 
-/// Budget of packets that are received before timers advance and packets are sent, so that a flood blocks neither. It
-/// is exceeded by at most one datagram.
+/// Budget of packets that are received before timers advance and packets are sent. It ensures that a flood blocks
+/// neither timers nor sending. At most one datagram more is received.
 const INTAKE: Budget = Budget { packets: 256, bytes: 1 << 20 };
-/// Pause before packets for which the kernel had no room are tried again. No descriptor reports free room for all
-/// paths.
+/// Pause before the pump sends packets again for which the kernel had no room. It must poll, because no descriptor
+/// reports room on every path.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 /// Maximum number of packets in one outgoing batch.
 const OUTBOX: usize = 32;
@@ -28,7 +28,7 @@ const BURSTS: usize = 8;
 pub struct Pump {
     port: Port,
     out: Outbox,
-    /// Number of packets of `out` that were sent; the kernel had no room for the others.
+    /// Number of packets of `out` that were sent. The kernel had no room for the rest.
     gone: usize,
     begin: Instant,
     pcap: Option<Pcap>,
@@ -36,7 +36,7 @@ pub struct Pump {
     injectors: Option<Box<[Injector<Parcel>; 2]>>,
     /// Faults of the network.
     faults: Faults,
-    /// Packets that left an injector and found no room in the kernel.
+    /// Packets that left an injector but for which the kernel had no room.
     due: VecDeque<Parcel>,
 }
 
@@ -53,7 +53,7 @@ impl Pump {
         self.pcap = Some(pcap);
     }
 
-    /// Returns the capture, to finish it.
+    /// Returns the capture, for example to finish it.
     pub fn pcap_mut(&mut self) -> Option<&mut Pcap> {
         self.pcap.as_mut()
     }
@@ -71,7 +71,7 @@ impl Pump {
         self.injectors.is_some()
     }
 
-    /// Replaces the network's faults. Runs must not be enabled.
+    /// Replaces the network's faults. Must not be called if runs are enabled.
     pub fn set_faults(&mut self, faults: Faults, seed: u64) {
         let both = self.injectors.get_or_insert_with(|| {
             let injector = |seed| Injector::new(Chances::default(), seed);
@@ -96,12 +96,12 @@ impl Pump {
         &self.port
     }
 
-    /// Returns the sockets, to change how they send and to read notes.
+    /// Returns the sockets, for example to change how they send or to read notes.
     pub fn port_mut(&mut self) -> &mut Port {
         &mut self.port
     }
 
-    /// Returns the time since the creation, in nanoseconds.
+    /// Returns the time since the pump was created, in nanoseconds.
     #[inline]
     #[must_use]
     pub fn now(&self) -> u64 {
@@ -183,7 +183,7 @@ impl Pump {
         }
     }
 
-    /// Passes pending packets to the kernel. Returns `false` if it has no room for all of them.
+    /// Passes pending packets to the kernel. Returns `false` if the kernel has no room for all of them.
     fn hand_over(&mut self) -> bool {
         if self.out.is_empty() {
             return true;

@@ -1,4 +1,5 @@
-//! Runs: packets to one destination that the kernel accepts as one buffer and splits on output, or never.
+//! Runs: packets to one destination that the kernel accepts as one buffer. The kernel splits a run on output. If the
+//! receiver is on the same host, it need not split the run at all.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,10 +16,11 @@ const MOST_BYTES: usize = 65_000;
 /// The peers that accept runs, and the ICRC differences of the packets of a run.
 #[derive(Debug)]
 pub(super) struct Runs {
-    /// Peers that accept runs. If the kernel refused a run, the time until which the peer gets none.
+    /// Peers that accept runs. If the kernel refused a run to a peer, the value is the time until which no runs are
+    /// sent to that peer.
     peers: HashMap<IpAddr, Option<Instant>>,
     ids: RunIds,
-    /// Time without runs to a peer after a refusal.
+    /// Time for which no runs are sent to a peer after the kernel refused one.
     pause: Duration,
 }
 
@@ -82,7 +84,8 @@ impl<'a> Batch<'a> {
         self.run_count < self.used
     }
 
-    /// Adds a packet, to the previous run if possible. A packet with `alone` neither joins nor begins a run.
+    /// Adds a packet to the previous run if possible, and otherwise begins another run. If `alone` is set, the packet
+    /// is sent outside of runs.
     pub(super) fn add(
         &mut self,
         (envelope, bytes, alone): (&Envelope, &'a [u8], bool),
@@ -94,7 +97,7 @@ impl<'a> Batch<'a> {
         let open = (!alone && runs.is_some()).then_some((to, bytes.len()));
         let place = self.run_count.wrapping_sub(1);
         let grows = open.is_some() && open == self.open && self.grows(place, bytes.len());
-        // This check is last, because most packets cannot join a run, and the table lookup is the most expensive step.
+        // The lookup of the peer is the most expensive check, so it comes last. Most packets fail the checks before it.
         match runs.filter(|own| grows && own.may_go(to)) {
             Some(own) => {
                 if let (IpRepr::V4(_), Some(icrc)) = (envelope.ip, bytes.last_chunk::<ICRC_BYTES>()) {
@@ -130,7 +133,8 @@ mod tests {
         Envelope::plain(Ipv4Addr::new(10, 9, 0, 1).into(), 0xc001, Ipv4Addr::new(10, 9, 0, last).into()).unwrap()
     }
 
-    /// Returns the lengths of the runs of these packets: (last byte of the destination 10.9.0.x, length, alone).
+    /// Returns the number of packets of each run that is formed from these packets. A packet is given as the last byte
+    /// of its destination 10.9.0.x, its length, and the flag `alone`.
     fn runs_of(packets: &[(u8, usize, bool)], refused: bool) -> Vec<usize> {
         let mut runs = Runs::new(Duration::from_secs(3600));
         runs.to(to(2).ip.destination(), true);
@@ -159,9 +163,9 @@ mod tests {
         );
         let again = (2, 40, true);
         assert_eq!(runs_of(&[one(2, 40), again, again, one(2, 40), one(2, 40)], false), [1, 1, 1, 2], "retransmits");
-        assert_eq!(runs_of(&[one(4, 40), one(4, 40)], false), [1, 1], "to a peer that does not accept them");
+        assert_eq!(runs_of(&[one(4, 40), one(4, 40)], false), [1, 1], "the peer does not accept runs");
         let both = [one(2, 40), one(2, 40), one(3, 40), one(3, 40)];
-        assert_eq!(runs_of(&both, true), [1, 1, 2], "one by one after a refusal");
+        assert_eq!(runs_of(&both, true), [1, 1, 2], "packets are sent one by one after a refusal");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The sender of packets, and its handling of packets that the kernel refuses.
 //!
-//! - **No room** (the socket's buffer, or a queue behind it, is full): the packets stay with the caller, which retries.
-//!   If there is no room for [`PATIENCE`], the first packets are dropped, as on any network, so that one blocked path
-//!   does not block the others for ever.
-//! - **A run is refused**: its packets are sent one by one, at once. If that succeeds, the cause was the run: no runs
-//!   are sent to that destination for [`AGAIN`].
+//! - **No room** (the socket's buffer, or a queue after it, is full): the packets stay with the caller, which retries.
+//!   If there has been no room for [`PATIENCE`], the first packets are dropped, as on any network. A blocked path
+//!   therefore does not block other paths for ever.
+//! - **A run is refused**: its packets are sent one by one at once. If that succeeds, the cause of the refusal was the
+//!   run, and no runs are sent to that destination for [`AGAIN`].
 //! - **A packet is refused**: it is lost.
 
 use std::collections::{HashSet, VecDeque};
@@ -25,15 +25,15 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// Maximum number of notes that wait to be read.
 const MOST_NOTES: usize = 64;
 
-/// The system call, or its replacement in tests.
+/// The function that sends: the system call, or its replacement in tests.
 type Call = fn(&OwnedFd, &[Name], &[Outgoing<'_>], &[usize]) -> io::Result<usize>;
 
-/// Counters of sent packets; units other than packets are stated.
+/// Counters of the sender, in packets unless another unit is stated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sent {
     pub(super) lost: u64,
     pub(super) in_runs: u64,
-    /// Number of runs.
+    /// Number of refused runs.
     pub(super) refused_runs: u64,
     /// Number of times that there was no room.
     pub(super) full: u64,
@@ -52,7 +52,7 @@ pub(super) struct Sender {
     patience: Duration,
     sent: Sent,
     notes: VecDeque<String>,
-    /// Destinations and kinds of notes that were reported, so that each is reported once.
+    /// Destinations and kinds of notes that were already reported. Each is reported only once.
     said: HashSet<(IpAddr, bool)>,
 }
 
@@ -98,8 +98,8 @@ impl Sender {
         self.notes.pop_front()
     }
 
-    /// Sends packets; the flag marks a packet that must not join a run. Returns the number of packets at the front of
-    /// the sequence that were accepted or lost. There is no room for the remaining ones now.
+    /// Sends packets. The flag marks a packet that must not join a run. Returns the number of packets at the front of
+    /// the sequence that were accepted or lost. There is no room for the remaining packets now.
     pub(super) fn send<'a>(&mut self, mut packets: impl Iterator<Item = (&'a Envelope, &'a [u8], bool)>) -> usize {
         let mut names = std::mem::take(&mut self.names);
         let mut done = 0;
@@ -160,7 +160,7 @@ impl Sender {
     /// Sends the packets of a refused run one by one. Returns the number of packets for which there was room.
     fn one_by_one(&mut self, names: &[Name], packets: &[Outgoing<'_>], refusal: &io::Error) -> usize {
         let mut singles = [Outgoing::NOTHING; BATCH];
-        // Use the ICRCs from before the packets were joined to a run.
+        // Use the ICRCs that the packets had before they were joined to a run.
         singles.iter_mut().zip(packets).for_each(|(single, packet)| single.bytes = packet.bytes);
         let (singles, ones) = (&singles[..packets.len()], [1; BATCH]);
         let mut at = 0;
@@ -190,8 +190,8 @@ impl Sender {
         let (count, bytes) = (packets.len(), packets[0].bytes.len());
         self.say((place, true), || {
             format!(
-                "the kernel took no run of {count} packets of {bytes} bytes to {place} ({why}); they go one by one, and \
-                 runs are tried again every {} s",
+                "the kernel refused a run of {count} packets of {bytes} bytes to {place} ({why}); packets are sent one by \
+                 one, and runs are tried again every {} s",
                 AGAIN.as_secs()
             )
         });
@@ -202,18 +202,19 @@ impl Sender {
         self.full_since = None;
         let Some((place, _)) = name.address() else { return };
         self.say((place, false), || {
-            format!("the kernel took no packet to {place} ({why}): what it does not take is lost")
+            format!("the kernel refused a packet to {place} ({why}): refused packets are lost")
         });
     }
 
-    /// Adds a note, once per destination and kind.
+    /// Adds a note, unless one of this destination and kind was added before.
     fn say(&mut self, about: (IpAddr, bool), words: impl FnOnce() -> String) {
         if self.notes.len() < MOST_NOTES && self.said.insert(about) {
             self.notes.push_back(words());
         }
     }
 
-    /// Returns whether packets without room are kept. The time counts from the first failure.
+    /// Returns whether packets for which there is no room are kept. They are dropped [`PATIENCE`] after the first
+    /// failure.
     fn waits(&mut self) -> bool {
         let now = Instant::now();
         if self.full_since.is_none() {
@@ -223,7 +224,7 @@ impl Sender {
     }
 }
 
-/// Returns whether an error is temporary and not caused by the packet.
+/// Returns whether an error is temporary, so that the packet is not its cause.
 pub(super) fn is_for_now(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
         || matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
@@ -243,8 +244,8 @@ mod tests {
         errors: VecDeque<Option<i32>>,
         /// The error for every run.
         runs: Option<i32>,
-        /// For each accepted packet: first byte, last byte of the destination, last four bytes, and whether it was in a
-        /// run.
+        /// The accepted packets, each as its first byte, the last byte of its destination, its last four bytes, and
+        /// whether it was in a run.
         taken: Vec<(u8, u8, [u8; 4], bool)>,
     }
 
@@ -252,7 +253,7 @@ mod tests {
         static KERNEL: RefCell<Kernel> = RefCell::default();
     }
 
-    /// Accepts runs up to the first refused one, as sendmmsg does.
+    /// Acts like `sendmmsg`: accepts runs up to the first one that is refused.
     fn fake(_: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs: &[usize]) -> io::Result<usize> {
         KERNEL.with_borrow_mut(|kernel| {
             if let Some(Some(error)) = kernel.errors.pop_front() {
@@ -296,7 +297,7 @@ mod tests {
         which.iter().map(make).collect()
     }
 
-    /// Sends packets. Returns the number that are done.
+    /// Sends packets. Returns the number of packets that were accepted or lost.
     fn send(sender: &mut Sender, packets: &[(Envelope, Vec<u8>)]) -> usize {
         sender.send(packets.iter().map(|(envelope, bytes)| (envelope, &bytes[..], false)))
     }

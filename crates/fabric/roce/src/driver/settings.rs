@@ -9,15 +9,15 @@ use thiserror::Error;
 /// The kind of socket that receives packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
-    /// A plain UDP socket, without privileges. Peers send the IPv4 identification 0, as this fabric does. Their ICRC is
-    /// checked completely, or for the identification of a position in a run
-    /// ([`Port::enable_runs`](super::Port::enable_runs)). The packets of peers that are known to use other
-    /// identifications ([`Port::hear_identified`](super::Port::hear_identified)) are checked as in
-    /// [`Mode::PlainAnyId`].
+    /// A plain UDP socket, which needs no privileges and does not report the IPv4 identification. Peers send the
+    /// identification 0, as this fabric does, or that of a position in a run
+    /// ([`Port::enable_runs`](super::Port::enable_runs)). The ICRC is checked for that identification. The packets of
+    /// peers that are known to use other identifications ([`Port::hear_identified`](super::Port::hear_identified)) are
+    /// checked as in [`Mode::PlainAnyId`].
     #[default]
     Plain,
-    /// A plain UDP socket for peers that all may count the identification (Linux rxe, NICs). Half of the ICRC's
-    /// strength is left: 1 of 65 536 damaged packets passes.
+    /// A plain UDP socket for peers that may use any identification (Linux rxe, NICs). The unknown identification
+    /// halves the strength of the ICRC: 1 of 65 536 damaged packets passes.
     PlainAnyId,
     /// A raw socket, which reports the identification, so the ICRC is checked completely. Needs CAP_NET_RAW. IPv4 only.
     Raw,
@@ -27,13 +27,17 @@ pub enum Mode {
 #[derive(Debug, Error)]
 pub enum PortError {
     /// Another process has the port.
-    #[error("{address}:{UDP_PORT} is taken by another process; give each process of a host an address of its own")]
+    #[error(
+        "{address}:{UDP_PORT} is in use by another process; configure a different address for each process of a host"
+    )]
     Taken {
         /// The address.
         address: IpAddr,
     },
-    /// No endpoint of this process has the port, or the maximum number of endpoints beside it is reached.
-    #[error("no endpoint of this process receives for one more; start the main one first, and at most 15 beside it")]
+    /// No endpoint of this process has the port, or the maximum number of endpoints beside the main one is reached.
+    #[error(
+        "no endpoint of this process can receive for this one; start the main endpoint first, and at most 15 others beside it"
+    )]
     Alone,
     /// The address is not an address of this host.
     #[error("{address} is not an address of this host")]

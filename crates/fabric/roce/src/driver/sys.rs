@@ -1,5 +1,5 @@
-//! System calls for which there is no safe crate: batches of datagrams, and some socket options. This module has all
-//! `unsafe` code of the driver.
+//! System calls for which there is no safe crate: sending and receiving batches of datagrams, and some socket options.
+//! All `unsafe` code of the driver is in this module.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) const ROOM: usize = stentor_wire::MAX_TRANSPORT_BYTES + 60 + 8;
 const RUN_ROOM: usize = 64 << 10;
 /// Room for the requested control messages, in bytes: type of service, packet length of a run, overflow counter.
 const CONTROL: usize = 96;
-/// From `asm-generic/socket.h`; not in `libc`.
+/// Constant from `asm-generic/socket.h` that `libc` does not define.
 pub(crate) const SO_RXQ_OVFL: c_int = 40;
 
 fn check(result: c_int) -> io::Result<c_int> {
@@ -43,7 +43,7 @@ pub(crate) fn set(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, size_of::<c_int>() as u32) }).map(|_| ())
 }
 
-/// Attaches a filter to a raw IPv4 socket that passes only UDP datagrams to a port.
+/// Attaches a filter to a raw IPv4 socket. The filter passes only UDP datagrams to `port`.
 pub(crate) fn only_port(fd: &OwnedFd, port: u16) -> io::Result<()> {
     let code = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     // After an IP header of 20 bytes, the half word at offset 22 is the destination port.
@@ -165,16 +165,16 @@ impl Outgoing<'_> {
 /// Maximum number of parts of a packet.
 const PARTS: usize = 3;
 
-/// Sends up to [`BATCH`] packets in runs. `runs` has the number of packets of each run, which are consecutive and have
-/// one length and one destination. Returns the number of runs that the kernel accepted.
+/// Sends up to [`BATCH`] packets in runs. `runs` has the number of packets of each run. The packets of a run are
+/// consecutive and have the same length and destination. Returns the number of runs that the kernel accepted.
 pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs: &[usize]) -> io::Result<usize> {
     assert!(packets.len() <= BATCH && names.len() == packets.len());
     assert!(runs.iter().sum::<usize>() == packets.len() && !runs.contains(&0));
     let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; PARTS * BATCH];
     let mut controls = [const { MaybeUninit::<Segment>::uninit() }; BATCH];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-    // Elements are written through this pointer. Borrowing the array again would invalidate the pointers in the
-    // headers.
+    // Elements are written only through this pointer, because borrowing the array again would invalidate the pointers
+    // in the headers.
     let place = vectors.as_mut_ptr().cast::<libc::iovec>();
     // The kernel only reads the bytes behind these pointers.
     let vector = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() };
@@ -214,12 +214,12 @@ pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs:
     check(sent).map(|sent| sent as usize)
 }
 
-/// Properties of a received datagram besides its bytes.
+/// Length and properties of a received datagram.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     bytes: usize,
     tos: u8,
-    /// Packet length, if the datagram is a run.
+    /// Length of the packets, if the datagram is a run.
     segment: Option<usize>,
 }
 
@@ -235,9 +235,10 @@ struct ControlMessages {
 /// Buffers for a batch of received datagrams.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    /// The buffers. Each begins at a cache line, because copies to it are then faster, also in the kernel.
+    /// Memory of the buffers. Each buffer begins at a cache line, because copies to it are then faster, also in the
+    /// kernel.
     buffer: Vec<u8>,
-    /// Index of the first buffer in `buffer`.
+    /// Index in `buffer` at which the first buffer begins.
     first: usize,
     /// Length of one buffer with its margin, in bytes: a multiple of a cache line.
     room: usize,
@@ -248,12 +249,12 @@ pub(crate) struct Inbox {
     taken: Vec<Taken>,
     /// Index of the first datagram that was not processed.
     next: usize,
-    /// Last value of the socket's overflow counter, and the total.
+    /// Last value of the socket's overflow counter, and the total number of overflows.
     overflow: (u32, u64),
 }
 
 impl Inbox {
-    /// Creates buffers for single packets, or with `runs` also for runs.
+    /// Creates buffers for single packets, or for runs if `runs` is set.
     pub(crate) fn new(runs: bool) -> Inbox {
         Inbox::of(if runs { RUN_ROOM } else { ROOM.next_multiple_of(LINE) }, 0)
     }
@@ -278,8 +279,7 @@ impl Inbox {
         }
     }
 
-    /// Returns the number of datagrams that the socket dropped for lack of buffer space, as far as it has reported
-    /// them.
+    /// Returns the number of datagrams that the socket dropped for lack of buffer space and has reported so far.
     pub(crate) fn overflowed(&self) -> u64 {
         self.overflow.1
     }
@@ -296,7 +296,7 @@ impl Inbox {
         next
     }
 
-    /// Receives up to [`BATCH`] datagrams. Returns their number, 0 if none is waiting.
+    /// Receives up to [`BATCH`] datagrams. Returns their number, which is 0 if none is waiting.
     pub(crate) fn fill(&mut self, fd: &OwnedFd) -> io::Result<usize> {
         self.taken.clear();
         self.next = 0;
@@ -341,7 +341,7 @@ impl Inbox {
         Ok(got)
     }
 
-    /// Returns datagram `n` of the last batch: sender, packets, type of service.
+    /// Returns the sender, the packets and the type of service of datagram `n` of the last batch.
     pub(crate) fn datagram(&self, n: usize) -> (Option<(IpAddr, u16)>, impl Iterator<Item = &[u8]>, u8) {
         let Taken { bytes, tos, segment } = self.taken[n];
         let bytes = &self.buffer[self.first + n * self.room + self.margin..][..bytes.min(self.room - self.margin)];
@@ -360,14 +360,14 @@ pub(crate) struct Margined<'a> {
 }
 
 impl Inbox {
-    /// Returns datagram `n` of the last batch for writing, with `before` bytes of its margin.
+    /// Returns datagram `n` of the last batch for writing, preceded by `before` bytes of its margin.
     pub(crate) fn behind(&mut self, n: usize, before: usize) -> Margined<'_> {
         let Taken { bytes, tos, .. } = self.taken[n];
         let (from, range) = (self.names[n].address(), self.place(n, bytes, before));
         Margined { bytes: &mut self.buffer[range], from, tos }
     }
 
-    /// Returns datagram `n` of the last batch for reading, with `before` bytes of its margin.
+    /// Returns datagram `n` of the last batch for reading, preceded by `before` bytes of its margin.
     pub(crate) fn packet(&self, n: usize, before: usize) -> &[u8] {
         &self.buffer[self.place(n, self.taken[n].bytes, before)]
     }

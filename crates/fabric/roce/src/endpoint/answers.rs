@@ -86,8 +86,8 @@ mod tests {
     use super::super::{Arrival, Check, Endpoint, Outbox, Path};
     use super::*;
 
-    /// Like a repeated request, a repeated response must leave outside of a run: the first one may be lost because a
-    /// device on the path drops runs.
+    /// Like a repeated request, a repeated response must be sent outside of runs. The first response may have been lost
+    /// because a device on the path drops packets of runs.
     #[test]
     fn a_repeated_response_leaves_outside_of_runs() {
         let (here, there) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());

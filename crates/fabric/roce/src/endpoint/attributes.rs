@@ -9,15 +9,15 @@ use thiserror::Error;
 /// The states of a queue pair (InfiniBand specification 10.3.1), without "send queue drained" and "send queue error".
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Created, or reset.
+    /// The queue pair was created or reset, and is not connected.
     Reset,
     /// Receives may be posted.
     Init,
     /// Ready to receive: requests of the peer are executed.
     ReadyToReceive,
-    /// Ready to send as well.
+    /// Ready to receive and to send.
     ReadyToSend,
-    /// Broken: everything outstanding was flushed.
+    /// The queue pair is broken, and all outstanding work was flushed.
     Error,
 }
 
@@ -43,7 +43,7 @@ pub struct Path {
 pub struct Sending {
     /// First PSN.
     pub first_psn: Psn,
-    /// Code t of the transport timeout 4.096 µs · 2^t, below 32; 0 is no timeout.
+    /// Code t of the transport timeout 4.096 µs · 2^t, below 32; 0 means no timeout.
     pub timeout: u8,
     /// Maximum number of consecutive timeouts, at most 7.
     pub retries: u8,
@@ -53,10 +53,11 @@ pub struct Sending {
     pub max_rd_atomic: u8,
     /// Maximum number of packets in flight, at most 2^22.
     pub window: u32,
-    /// `true` to send a WRITE without an immediate that needs several packets as separate WRITEs, of one length except
-    /// the last. Such packets can leave in one run; FIRST, MIDDLE and LAST packets cannot.
+    /// `true` if a WRITE of several packets without an immediate is sent as separate WRITEs of one packet each. All of
+    /// them except the last have the same length. Such packets can be sent in one run; FIRST, MIDDLE and LAST packets
+    /// cannot.
     pub apart: bool,
-    /// `true` if adjacent WRITEs leave as one.
+    /// `true` if adjacent WRITEs are merged into one.
     pub merges: bool,
 }
 
@@ -90,7 +91,7 @@ pub struct Unanswered {
     pub path: Path,
     /// Length of the request, in bytes.
     pub bytes: u32,
-    /// Length of the longest request that was answered before, in bytes.
+    /// Length of the longest request that the peer had answered before, in bytes.
     pub longest: u32,
 }
 
@@ -101,7 +102,7 @@ pub enum TransitionError {
     #[error("{0:?} does not exist")]
     UnknownQp(QpId),
     /// The transition between the states does not exist.
-    #[error("{qp:?} is {from:?}: only from {needs:?} can it become {to:?}")]
+    #[error("{qp:?} is in the state {from:?}: it can enter {to:?} only from {needs:?}")]
     State {
         /// The queue pair.
         qp: QpId,
@@ -113,10 +114,10 @@ pub enum TransitionError {
         needs: State,
     },
     /// The number is not a path MTU.
-    #[error("path MTU {0}: it is one of 256, 512, 1024, 2048, 4096")]
+    #[error("path MTU {0} is invalid: it must be 256, 512, 1024, 2048 or 4096")]
     Mtu(u16),
     /// A number is out of range.
-    #[error("{field} is {value}: it is from {min} to {max}")]
+    #[error("{field} is {value}: it must be between {min} and {max}")]
     Range {
         /// The attribute.
         field: &'static str,

@@ -13,7 +13,7 @@ pub(crate) struct Finished {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Frees {
-    /// Work requests up to this number.
+    /// All work requests up to this number.
     Send(u64),
     Receive,
 }
@@ -50,7 +50,7 @@ impl CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Handles a new life of a queue pair: completions of the old life are still reported but free no slots.
+    /// Handles the reset of a queue pair. Completions of its earlier life are still reported but no longer free slots.
     pub(crate) fn forget_places(&mut self, qp: QpId) {
         for entry in self.entries.iter_mut().filter(|entry| entry.completion.qp == qp) {
             entry.frees = Frees::Send(0);

@@ -2,7 +2,8 @@
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident;)+) => {
-        /// Counters of one endpoint since its creation. A dropped packet is counted once, under the first cause found.
+        /// Counters of one endpoint since its creation. A dropped packet is counted once, under the first cause that is
+        /// found.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)+
@@ -19,41 +20,41 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets made.
+    /// Packets created for sending.
     sent;
     /// Packets received, including dropped ones.
     received;
-    /// Dropped: not a valid packet.
+    /// Dropped packets that are not valid.
     malformed;
-    /// Dropped: wrong ICRC.
+    /// Dropped packets with a wrong ICRC.
     bad_icrc;
-    /// Dropped: unknown queue pair.
+    /// Dropped packets to an unknown queue pair.
     unknown_qp;
-    /// Dropped: the queue pair is not ready to receive.
+    /// Dropped packets to a queue pair that is not ready to receive.
     not_ready;
-    /// Dropped: from another address than the queue pair's peer.
+    /// Dropped packets from an address that is not the peer's.
     wrong_source;
-    /// Dropped: another partition.
+    /// Dropped packets of another partition.
     wrong_pkey;
-    /// Dropped: an opcode of another transport service than the queue pair's.
+    /// Dropped packets with an opcode of another transport service than the queue pair's.
     wrong_service;
-    /// Dropped: acknowledges or answers a request that was never sent.
+    /// Dropped acknowledgements and responses to a request that was never sent.
     ghost_responses;
-    /// Dropped: acknowledges or answers a request that was acknowledged before.
+    /// Dropped acknowledgements and responses to a request that was already acknowledged.
     stale_responses;
-    /// Dropped: a READ response or atomic acknowledgement with a wrong length or for another operation.
+    /// Dropped READ responses and atomic acknowledgements that have a wrong length or do not match the operation.
     wrong_responses;
-    /// Duplicate requests, which were acknowledged or answered again.
+    /// Duplicate requests that were acknowledged or answered again.
     duplicates;
-    /// Dropped: a duplicate request whose response is no longer kept.
+    /// Dropped duplicates of a request whose response is no longer kept.
     unrepeatable;
-    /// Dropped: requests after a missing one.
+    /// Dropped requests that arrived after a gap.
     out_of_order;
-    /// Dropped: repeated READs and atomics beyond the number that the queue pair answers at a time.
+    /// Dropped repetitions of READs and atomics beyond the number that the queue pair answers at a time.
     overload;
     /// Requests refused as invalid.
     invalid_requests;
-    /// Requests refused for key, bounds or rights.
+    /// Requests refused because of their key, bounds or rights.
     access_errors;
     /// Requests refused because of a local fault: the memory of the posted receive is no longer registered.
     operational_errors;
@@ -61,19 +62,19 @@ counters! {
     rnr_sent;
     /// "Receiver not ready" NAKs received.
     rnr_received;
-    /// Dropped: no receive is posted, on an unreliable connection.
+    /// Dropped packets on an unreliable connection for which no receive is posted.
     no_receive;
-    /// Sequence errors sent.
+    /// Sequence error NAKs sent.
     sequence_naks_sent;
-    /// Sequence errors received.
+    /// Sequence error NAKs received.
     sequence_naks_received;
-    /// Requests sent again.
+    /// Request packets sent again.
     retransmitted;
-    /// Last requests sent again as probes for the peer's progress.
+    /// Probes sent, which ask for the peer's progress by repeating a packet.
     probes;
     /// Transport timeouts.
     timeouts;
-    /// Received packets that encountered congestion.
+    /// Received packets that are marked "congestion experienced".
     congested;
     /// Congestion notifications sent.
     cnp_sent;

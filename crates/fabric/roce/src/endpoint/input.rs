@@ -1,4 +1,4 @@
-//! Received packets.
+//! Processing of received packets.
 
 use stentor_wire::{Envelope, Headers, IpRepr, Opcode, Packet, Repr, Service, icrc};
 
@@ -13,22 +13,22 @@ use super::retransmission::Hearing;
 /// The way in which the ICRC of a packet can be checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
-    /// The whole header is known.
+    /// All header fields are known.
     Whole,
-    /// Everything but the IPv4 identification is known. The envelope has the identification that follows from the
-    /// packet's position in its datagram. If it is correct, the check is as strong as with [`Check::Whole`]. If a
-    /// device on the path splits and joins runs, the packet may instead have the identification 0, or the one after
-    /// that of the previous packet. 1 of 2^31 randomly damaged packets then passes.
+    /// All header fields except the IPv4 identification are known. The envelope has the identification that follows
+    /// from the packet's position in its datagram. If that one is correct, the check is as strong as with
+    /// [`Check::Whole`]. If a device on the path splits and joins runs, the packet may instead have the identification
+    /// 0, or the one after that of the previous packet. 1 of 2^31 randomly damaged packets then passes.
     RunId,
-    /// Everything but the IPv4 identification is known, because a plain UDP socket does not report it. An
-    /// identification that makes the ICRC correct must exist. 1 of 65 536 damaged packets passes.
+    /// All header fields except the IPv4 identification are known, because a plain UDP socket does not report it. The
+    /// packet passes if any identification makes the ICRC correct. 1 of 65 536 damaged packets passes.
     UnknownId,
 }
 
 /// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The headers around it, as far as they are known. Time to live and checksums do not matter.
+    /// The headers around the packet, as far as they are known. Time to live and checksums are ignored.
     pub envelope: Envelope,
     /// The packet from the base transport header to the ICRC.
     pub transport: &'a [u8],
@@ -37,11 +37,12 @@ pub struct Arrival<'a> {
 }
 
 const CONGESTION_EXPERIENCED: u8 = 3;
-/// The membership bit is ignored when partitions are compared.
+/// Bits of a partition key that are compared. The membership bit is ignored.
 const PKEY_MASK: u16 = 0x7fff;
 
 impl Endpoint {
-    /// Processes a received packet. No packet makes this function panic or access memory that the peer was not granted.
+    /// Processes a received packet. No packet can make this function panic or access memory to which the peer was not
+    /// granted access.
     pub fn receive(&mut self, now: u64, arrival: &Arrival<'_>) {
         self.counters.received += 1;
         let Ok(packet) = Packet::new_checked(arrival.transport) else {
@@ -57,7 +58,7 @@ impl Endpoint {
         if !self.is_expected(index, arrival, &packet) {
             return;
         }
-        // Parse only now, so that a packet of a stranger costs as little as possible.
+        // The packet is parsed only after the cheap checks, so that a stranger's packet costs little.
         let Ok(repr) = Repr::parse(&packet) else { return };
         if arrival.envelope.ip.ecn() == CONGESTION_EXPERIENCED {
             self.counters.congested += 1;
@@ -69,7 +70,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether a packet is for this queue pair, from its peer, and undamaged. Otherwise counts the cause.
+    /// Returns whether a packet is for this queue pair, from its peer, and undamaged. If it is not, counts the cause.
     fn is_expected(&mut self, index: usize, arrival: &Arrival<'_>, packet: &Packet<&[u8]>) -> bool {
         let (qp, counters, places) = (&self.qps[index], &mut self.counters, &mut self.places);
         let service = if qp.is_reliable() { Service::Rc } else { Service::Uc };
@@ -106,7 +107,7 @@ impl Endpoint {
                 counters.cnp_received += 1;
                 qp.requester.window.notified();
             }
-            // Responses are processed only in this state. In all other states, no request waits for them.
+            // Responses are processed only in this state, because in all other states no request waits for one.
             Headers::Response(response) if qp.state == State::ReadyToSend => {
                 let mut hearing = Hearing { now, mtu: path.mtu, memory, counters, completions };
                 let verdict = qp.requester.hear(repr.bth.psn, response, packet, &mut hearing);
@@ -132,8 +133,8 @@ impl Endpoint {
                     qp.responder.serve_unreliable(&request, &mut serving)
                 };
                 self.landed = true;
-                // A queue pair that is its own peer breaks when it receives its own refusal, which has the right
-                // status.
+                // A queue pair that is its own peer is not broken here. It breaks when it receives its own refusal,
+                // which has the right status.
                 let is_own_peer = path.dest_qp == qp.number && path.peer() == path.envelope.ip.source();
                 if served == Err(Broken) && !is_own_peer {
                     self.fail(index, stentor_fabric::Status::Flushed);

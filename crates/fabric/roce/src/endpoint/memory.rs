@@ -7,7 +7,7 @@ use stentor_fabric::{Access, RegionId, Span};
 
 use stentor_atomic_copy as copy;
 
-/// The low bits of a key are its index in the table, so that no search is needed.
+/// Number of low bits of a key that hold its index in the table, so that no search is needed.
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
 
@@ -35,7 +35,7 @@ impl Region {
     }
 }
 
-/// A clone has separate memory with the present contents.
+/// A clone has separate memory with a copy of the contents.
 impl Clone for Region {
     fn clone(&self) -> Region {
         Region { words: self.values().map(Word::new).collect(), va: self.va }
@@ -58,7 +58,7 @@ impl Hash for Region {
     }
 }
 
-/// A grant to a peer: one region, from one protection domain, with one access.
+/// A grant: one access to one region by the queue pairs of one protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Key {
     region: RegionId,
@@ -71,8 +71,8 @@ struct Key {
 }
 
 impl Key {
-    /// Returns the next key at this index, or `None` after the last one. The first key must not be repeated, because a
-    /// peer may still hold it, so an exhausted index is never used again.
+    /// Returns the next key at this index, or `None` after the last one. Keys must not repeat, because a peer may still
+    /// have an old key. An exhausted index is therefore never used again.
     fn successor(&self) -> Option<u32> {
         let next = self.value.wrapping_add(1 << INDEX_BITS);
         (next != self.first).then_some(next)
@@ -87,8 +87,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Maximum number of keys at a time, and of successive keys at one index. So there are 2^32 keys in total, all
-    /// different.
+    /// Maximum number of valid keys at a time, and of successive keys at one index. Over time, 2^32 different keys can
+    /// therefore be created.
     pub const MAX_KEYS: usize = 1 << INDEX_BITS;
 
     /// Registers zeroed memory at a virtual address, which peers use in requests.
@@ -98,32 +98,32 @@ impl Memory {
         region
     }
 
-    /// Returns the words of a region; empty if it was deregistered.
+    /// Returns the words of a region. The slice is empty if the region was deregistered.
     ///
     /// # Panics
-    /// If the region does not exist.
+    /// Panics if the region does not exist.
     #[inline]
     #[must_use]
     pub fn words(&self, region: RegionId) -> &[Word] {
         &self.regions[region.index()].words
     }
 
-    /// Deregisters a region at once: its keys become invalid, and it has no words any more. If a receive was posted for
-    /// it, the responder refuses the peer's SEND with "remote operational error", and the queue pair breaks. A queue
-    /// pair also breaks if it must send from the region, or write a response to it. A second call has no effect.
+    /// Deregisters a region at once: its keys become invalid, and it has no words any more. If a posted receive uses
+    /// the region, the responder refuses the SEND for it with "remote operational error", and the queue pair breaks. A
+    /// queue pair also breaks if it must send from the region or store a response in it. A second call has no effect.
     ///
     /// # Panics
-    /// If the region does not exist.
+    /// Panics if the region does not exist.
     pub fn deregister(&mut self, region: RegionId) {
         self.regions[region.index()].words = Box::default();
         self.keys.iter_mut().filter(|key| key.region == region).for_each(|key| key.live = false);
     }
 
-    /// Creates a key to a region for the queue pairs of a protection domain. `entropy` separates the keys of different
-    /// lives of a process. Returns `None` if [`MAX_KEYS`](Memory::MAX_KEYS) indices are in use or exhausted.
+    /// Creates a key to a region for the queue pairs of a protection domain. `entropy` makes the keys of different
+    /// lives of a process differ. Returns `None` if all [`MAX_KEYS`](Memory::MAX_KEYS) indices are in use or exhausted.
     ///
     /// # Panics
-    /// If the region does not exist.
+    /// Panics if the region does not exist.
     pub fn grant(&mut self, region: RegionId, domain: ProtectionDomain, access: Access, entropy: u16) -> Option<u32> {
         assert!(region.index() < self.regions.len(), "{region:?} is not registered");
         let free = |key: &Key| if key.live { None } else { Some((key.successor()?, key.first)) };
@@ -133,7 +133,7 @@ impl Memory {
             return None;
         }
         let fresh = u32::from(entropy) << INDEX_BITS | index as u32;
-        // An index that is reused gets another key each time.
+        // A reused index has another key each time.
         let (value, first) = self.keys.get(index).and_then(free).unwrap_or((fresh, fresh));
         let key = Key { region, domain, access, value, live: true, first };
         match self.keys.get_mut(index) {
@@ -152,7 +152,7 @@ impl Memory {
         }
     }
 
-    /// Returns the virtual address of a region.
+    /// Returns the virtual address of a region, or `None` if the region does not exist.
     #[must_use]
     pub fn va(&self, region: RegionId) -> Option<u64> {
         Some(self.regions.get(region.index())?.va)
@@ -286,16 +286,16 @@ mod tests {
         assert_eq!(resolve(&memory, VA, key ^ 1 << 20, 8, Right::Read), None);
         assert_eq!(memory.resolve(ProtectionDomain(2), (VA, key), 8, Right::Read), None);
         memory.revoke(key ^ 1 << 20);
-        assert!(resolve(&memory, VA, key, 8, Right::Read).is_some(), "another key was revoked");
+        assert!(resolve(&memory, VA, key, 8, Right::Read).is_some(), "revoking another key has no effect on this one");
         memory.revoke(key);
         assert_eq!(resolve(&memory, VA, key, 8, Right::Read), None);
         let fresh = memory.grant(region, DOMAIN, Access::Read, 7).unwrap();
         assert_ne!(fresh, key);
-        assert_eq!(resolve(&memory, VA, key, 8, Right::Read), None, "the old key is dead");
+        assert_eq!(resolve(&memory, VA, key, 8, Right::Read), None, "the old key is invalid");
         assert_eq!(resolve(&memory, VA, fresh, 8, Right::Write), None);
     }
 
-    /// A peer that keeps an old key for any time never finds it valid again.
+    /// A revoked key never becomes valid again, however long a peer keeps it.
     #[test]
     fn no_key_is_created_twice() {
         let mut memory = Memory::default();
@@ -321,10 +321,13 @@ mod tests {
         memory.deregister(region);
         memory.deregister(region);
         assert_eq!(memory.resolve(DOMAIN, (VA, key), 8, Right::Read), None);
-        assert!(memory.resolve(DOMAIN, (VA, beside), 8, Right::Atomic).is_some(), "the other is still there");
+        assert!(
+            memory.resolve(DOMAIN, (VA, beside), 8, Right::Atomic).is_some(),
+            "the other region is still registered"
+        );
         assert!(memory.words(region).is_empty() && !memory.contains(Span { region, offset: 0, bytes: 1 }));
         assert_eq!(memory.bytes(), 64);
-        // A key created after the deregistration gives no access either.
+        // A key that is created after the deregistration permits no access, either.
         let late = memory.grant(region, DOMAIN, Access::Atomic, 7).unwrap();
         assert_eq!(memory.resolve(DOMAIN, (VA, late), 1, Right::Read), None);
     }

@@ -8,20 +8,22 @@
 //! # Choices that the specification leaves open
 //! - **Acknowledgements** are requested by signalled requests, after every quarter of the window, and by the packet
 //!   that fills it. Acknowledgements that were not sent yet are coalesced into one.
-//! - **Loss**: go-back-N. Besides the transport timeout there is a probe: after four round trips of silence the last
-//!   packet is sent again with AckReq, which detects a lost tail long before the timeout. Later probes also send the
-//!   oldest packet: a responder reports a gap only once, and that report may be lost. Probes do not count as retries.
-//! - **Congestion**: each queue pair has a window of packets. A notification (CNP) halves it, but leaves at least one
-//!   packet. So does a loss while packets wait in a queue, which the round trip reveals; other losses reduce it less
-//!   (`window.rs`). Each acknowledged window adds one packet. A packet marked "congestion experienced" is answered with
-//!   a CNP, at most one per queue pair and 50 µs.
-//! - **READs** longer than 32 packets are requested in pieces of 32, each a separate READ for the responder.
+//! - **Loss**: go-back-N. Besides the transport timeout there are probes. If no response arrives for four round trips,
+//!   the last packet is sent again with AckReq, which detects lost packets at the end long before the timeout. Later
+//!   probes also send the oldest packet, because a responder reports a gap only once and that report may be lost.
+//!   Probes do not count as retries.
+//! - **Congestion**: each queue pair has a window of packets. A notification (CNP) halves the window, but leaves at
+//!   least one packet. A loss while packets wait in a queue, which the round-trip time reveals, also halves it. Other
+//!   losses reduce it less (`window.rs`). Each acknowledged window adds one packet. A packet marked "congestion
+//!   experienced" is answered with a CNP, at most one per queue pair and 50 µs.
+//! - **READs** longer than 32 packets are requested in pieces of 32 packets. Each piece is a separate READ for the
+//!   responder.
 //! - **Credits** are not counted: the endpoint sends 31, "unlimited", and ignores the peer's credits.
-//! - **Local errors of the responder** (the memory of the receive that a SEND should fill is no longer registered) are
-//!   answered with "remote operational error" and break the queue pair: class A of the specification's table of
-//!   responder errors. On an unreliable connection no answer is sent. A completion queue cannot overflow, and memory
-//!   faults are not detected, so there are no other such errors. A requester with more READs and atomics outstanding
-//!   than `max_dest_rd_atomic` is refused with an invalid request.
+//! - **Local errors of the responder**: there is one such error, because completion queues cannot overflow and memory
+//!   faults are not detected. It occurs if the memory of the receive for a SEND is no longer registered. The responder
+//!   answers with "remote operational error" and breaks the queue pair (class A of the specification's table of
+//!   responder errors). On an unreliable connection it sends no answer. A requester with more READs and atomics
+//!   outstanding than `max_dest_rd_atomic` is refused with "invalid request".
 //! - **SEND with invalidate** is refused as an invalid request: no peer may invalidate a key of this endpoint.
 
 mod answers;
@@ -60,7 +62,7 @@ use qp::Qp;
 use responder::Broken;
 use transmit::Making;
 
-/// One side of any number of connections.
+/// An endpoint: one side of any number of connections.
 #[derive(Clone, Debug, Default)]
 pub struct Endpoint {
     qps: Vec<Qp>,
@@ -72,9 +74,9 @@ pub struct Endpoint {
     /// Queue pairs that may have packets to send.
     listed: VecDeque<u32>,
     broken: VecDeque<QpId>,
-    /// Queue pairs with a congestion notification due.
+    /// Queue pairs for which a congestion notification is due.
     notices: VecDeque<u32>,
-    /// `true` if memory has changed or a request has completed since this was last cleared.
+    /// `true` if memory has changed or a request has completed since the flag was last cleared.
     landed: bool,
     places: Places,
 }
@@ -92,7 +94,7 @@ impl Endpoint {
         &self.memory
     }
 
-    /// Returns the registered memory, to register and grant.
+    /// Returns the registered memory, to register regions and grant access.
     #[must_use]
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
@@ -104,7 +106,7 @@ impl Endpoint {
         &self.counters
     }
 
-    /// Returns the next completion. This call frees its slot in the send or receive queue.
+    /// Returns the next completion, and frees the slot of its request in the send or receive queue.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         let finished = self.completions.take()?;
@@ -128,12 +130,13 @@ impl Endpoint {
         std::mem::take(&mut self.landed)
     }
 
-    /// Returns whether a solicited receive completed, or any request with an error, since the last call.
+    /// Returns whether, since the last call, a solicited receive completed or any request completed with an error.
     pub fn take_solicited(&mut self) -> bool {
         std::mem::take(&mut self.completions.solicited)
     }
 
-    /// Returns the next queue pair that entered the error state by itself.
+    /// Returns the next queue pair that entered the error state because of an error, and not by
+    /// [`break_qp`](Endpoint::break_qp).
     pub fn next_broken(&mut self) -> Option<QpId> {
         self.broken.pop_front()
     }
@@ -145,7 +148,7 @@ impl Endpoint {
         }
     }
 
-    /// Emits packets until there are none left or `out` is full. Returns whether there may be more.
+    /// Emits packets into `out` until none is left or `out` is full. Returns whether there may be more packets.
     pub fn transmit(&mut self, now: u64, out: &mut Outbox) -> bool {
         self.notify(out);
         let mut rounds = self.listed.len();
@@ -201,7 +204,8 @@ impl Endpoint {
         })
     }
 
-    /// Processes expired timers: timeouts and probes. Call it at [`next_deadline`](Endpoint::next_deadline).
+    /// Processes expired timers: timeouts and probes. The caller must call this at
+    /// [`next_deadline`](Endpoint::next_deadline).
     pub fn tick(&mut self, now: u64) {
         for index in 0..self.qps.len() {
             let qp = &mut self.qps[index];
@@ -221,7 +225,7 @@ impl Endpoint {
         self.qps.iter().filter_map(|qp| qp.requester.deadline()).min()
     }
 
-    /// Breaks a queue pair: the oldest request gets `status`, and all others are flushed.
+    /// Breaks a queue pair: the oldest request completes with `status`, and all others are flushed.
     fn fail(&mut self, index: usize, status: Status) {
         let qp = &mut self.qps[index];
         if qp.state == State::Error {

@@ -1,12 +1,12 @@
-//! Outgoing packets.
+//! Batches of outgoing packets.
 
 use stentor_wire::{Envelope, MAX_TRANSPORT_BYTES, Repr};
 
 /// Number of bytes in front of a packet.
 const FRONT: usize = 36;
 
-/// A buffer for a packet. Behind headers of 12 and of 28 bytes the payload begins at a multiple of 16, because some
-/// processors need twice as long for long copies to other addresses.
+/// A buffer for a packet. After headers of 12 or 28 bytes, the payload begins at a multiple of 16. Some processors need
+/// twice as long for long copies to other addresses.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Room {
@@ -22,7 +22,7 @@ struct Slot {
     again: bool,
 }
 
-/// A bounded batch of packets. It allocates only when it is created.
+/// A bounded batch of packets. It allocates memory only when it is created.
 #[derive(Debug)]
 pub struct Outbox {
     slots: Vec<Slot>,
@@ -62,7 +62,7 @@ impl Outbox {
         self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes.packet[..slot.len]))
     }
 
-    /// Returns the packets, and whether each was sent before.
+    /// Returns the packets, each with a flag that is `true` if the packet was sent before.
     pub(crate) fn told(&self) -> impl Iterator<Item = (&Envelope, &[u8], bool)> {
         self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes.packet[..slot.len], slot.again))
     }
@@ -81,7 +81,7 @@ impl Outbox {
         self.used = 0;
     }
 
-    /// Adds a packet; `fill` writes the payload. There must be room.
+    /// Adds a packet. `fill` writes its payload. The batch must have room.
     #[inline]
     pub(crate) fn push(&mut self, envelope: &Envelope, repr: &Repr, fill: impl FnOnce(&mut [u8])) {
         let slot = &mut self.slots[self.used];

@@ -1,29 +1,29 @@
 //! The IPv4 identification of packets that arrive without their IP header.
 //!
-//! A kernel that splits a run numbers its packets from 0, and a single packet has 0. Within one host runs are never
-//! split: a run arrives as it was sent, so the position of a packet in its datagram is its identification, and the ICRC
-//! is checked completely. A network card transmits packets, not runs, and the receiver may join them differently: a run
-//! in parts, or several runs as one. Such a path is detected when a packet matches another position than that at which
-//! it arrived. That packet is dropped like a damaged one, and the requester retransmits it. After that, packets from
-//! that peer may have 0 or the identification after that of the previous packet. The first packet after a lost one only
-//! re-establishes the position in the run.
+//! A kernel that splits a run numbers its packets from 0, and a single packet has the identification 0. Within one host
+//! a run arrives as it was sent. The position of a packet in its datagram is then its identification, and the ICRC is
+//! checked completely. A network card transmits single packets, and the receiver may join them differently: a run in
+//! parts, or several runs as one datagram. Such a path is detected when a packet matches a position other than the one
+//! at which it arrived. That packet is dropped like a damaged one, and the requester retransmits it. Afterwards,
+//! packets from that peer may have the identification 0, or the one after that of the previous packet. After a lost
+//! packet, the next packet is not accepted but re-establishes the position in the run.
 //!
-//! So on such paths damage passes only if it looks like one particular other identification. A path without anomalies
-//! for [`PATIENCE`] packets counts as straight again.
+//! On such a path, damage therefore passes only if it looks like one particular other identification. If [`PATIENCE`]
+//! consecutive packets match their positions, the path counts as straight again.
 
 use std::net::IpAddr;
 
 use stentor_wire::icrc::RunIds;
 
-/// Number of consecutive packets that match their positions until a path counts as straight again.
+/// Number of consecutive packets that must match their positions before a path counts as straight again.
 const PATIENCE: u16 = 4096;
 
 /// The paths on which runs are split and joined.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Places {
-    /// The ICRC differences of packets with the length of the last mismatch.
+    /// The ICRC differences between identifications, for packets of the last mismatch's length.
     ids: RunIds,
-    /// The paths, at most one for each peer's address.
+    /// The paths that are not straight, at most one per peer address.
     ways: Vec<Way>,
 }
 
@@ -37,7 +37,7 @@ struct Way {
 }
 
 impl Places {
-    /// Returns whether every packet has the identification of its position.
+    /// Returns whether all paths are straight: every packet has the identification of its position.
     #[inline]
     pub(super) fn are_straight(&self) -> bool {
         self.ways.is_empty()
@@ -62,7 +62,8 @@ impl Places {
         let at = ways.iter().position(|way| way.from == from);
         let (Some(at), Some(id)) = (at, found) else {
             if let Some(at) = at {
-                // A damaged packet: if it belonged to the run, so does the next one.
+                // The packet is damaged. Assume that it belonged to the run, so that the next packet has the following
+                // identification.
                 ways[at].next = ways[at].next.saturating_add(1);
             } else if let Some(id) = found.filter(|id| *id != place) {
                 ways.push(Way { from, next: id + 1, patience: PATIENCE });

@@ -7,7 +7,7 @@ use super::attributes::State;
 use super::responder::Receive;
 use super::work::{Data, Request, Work};
 
-/// Translates a state to the contract's: a queue pair that accepts no work before a reset is broken.
+/// Translates a state to a state of the contract. A queue pair that accepts no work until it is reset counts as broken.
 fn not_ready(qp: QpId, state: State) -> PostError {
     let is_broken = matches!(state, State::Reset | State::Error);
     PostError::NotReady { qp, state: if is_broken { QpState::Error } else { QpState::Connecting } }
@@ -19,7 +19,7 @@ fn check_length(bytes: u64) -> Result<(), PostError> {
 }
 
 impl Endpoint {
-    /// Posts to the send queue.
+    /// Posts a work request to the send queue.
     ///
     /// # Errors
     /// Returns a [`PostError`].
@@ -38,7 +38,7 @@ impl Endpoint {
                 Data::Inline(bytes) => check_length(bytes.len() as u64)?,
             },
             _ if qp.config.kind == QpKind::Unreliable => {
-                return Err(PostError::Unsupported("that on an unreliable connection"));
+                return Err(PostError::Unsupported("READ or atomic operation on an unreliable connection"));
             }
             Request::Read { local, .. } => self.check_span(local)?,
             Request::CompareSwap { local, remote, .. } | Request::FetchAdd { local, remote, .. } => {
@@ -79,7 +79,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the number of work requests that were posted and not freed by a polled completion.
+    /// Returns the number of posted work requests whose slots were not freed yet by a polled completion.
     #[must_use]
     pub fn send_queue_len(&self, id: QpId) -> u64 {
         self.qps.get(id.index()).map_or(0, |qp| qp.requester.next_number() - 1 - qp.requester.freed)

@@ -1,14 +1,14 @@
-//! The sending half of a queue pair: work requests, packets, and the progress that the peer has acknowledged.
+//! The sending half of a queue pair: its work requests, its packets, and the progress that the peer has acknowledged.
 //!
-//! Every work request gets its PSNs when it is posted: `first` and `packets`. A cursor points to the packet that is
-//! made next; a retransmission moves the cursor back. `una` is the oldest PSN that was not acknowledged (for a READ or
-//! atomic: not answered). `sent` is the PSN after the newest one that was ever sent.
+//! The PSNs of a work request are assigned when it is posted, as `first` and `packets`. A cursor points to the next
+//! packet to make; a retransmission moves the cursor back. `una` is the oldest PSN that was not acknowledged (for a
+//! READ or atomic: not answered). `sent` is the PSN after the newest one that was ever sent.
 //!
-//! A WRITE that adjoins the previous one is merged with it while no packet of the previous one has been sent, so that
-//! records of a ring fill packets.
+//! A WRITE that adjoins the previous one is merged with it if no packet of the previous one has been sent. Small
+//! adjacent WRITEs, such as records of a ring, therefore fill packets.
 //!
-//! Invariants: una ≤ sent ≤ next_psn; una ≤ cursor; the front of the queue is not done; the PSNs of the queue have no
-//! gaps.
+//! Invariants: una ≤ sent ≤ next_psn; una ≤ cursor; the request at the front of the queue is not complete; the PSNs of
+//! the queue have no gaps.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ use super::work::{Data, Remote, Request, Work};
 /// flood a socket.
 pub(crate) const READ_PIECE: u32 = 32;
 
-/// Maximum number of bytes of merged WRITEs: those of a run of packets of maximum length.
+/// Maximum number of bytes of merged WRITEs, which is about the length of the longest run of packets.
 const MOST_MERGED: u32 = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,7 +38,8 @@ pub(crate) enum RequestKind {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum DataPlace {
-    /// The data is in the requester's inline buffer. The position counts all inline bytes ever posted.
+    /// The data is in the requester's inline buffer, at this position. Positions count all inline bytes that were ever
+    /// posted.
     Inline(u64),
     /// The data is in a region. For READs and atomics, this is the destination of the response.
     Local(Span),
@@ -57,20 +58,21 @@ pub(crate) struct Wqe {
     pub(crate) imm: Option<u32>,
     pub(crate) first: Psn,
     pub(crate) packets: u32,
-    /// Number of earlier requests that were merged into this one; their ids are in [`Requester::folded`].
+    /// Number of earlier requests that were merged into this one. Their ids are in [`Requester::folded`].
     pub(crate) folded: u32,
     /// Number of response packets received.
     pub(crate) answered: u32,
 }
 
 impl Wqe {
-    /// Returns whether the request is done when its response arrives (READs and atomics), not when it is acknowledged.
+    /// Returns whether the request completes when its response arrives (READs and atomics), and not when it is
+    /// acknowledged.
     pub(crate) fn wants_answer(&self) -> bool {
         !matches!(self.kind, RequestKind::Send | RequestKind::Write)
     }
 
-    /// Returns whether a following WRITE may be merged into this one: it is not signalled, and no packet of it was
-    /// sent. `sent` is [`Requester::sent`].
+    /// Returns whether a following WRITE may be merged into this request: it is a WRITE without an immediate, it is not
+    /// signalled, and none of its packets was sent. `sent` is [`Requester::sent`].
     fn may_grow(&self, sent: Psn) -> bool {
         let plain = self.kind == RequestKind::Write && self.imm.is_none() && !self.signalled;
         plain && (1..MOST_MERGED).contains(&self.bytes) && !self.first.is_before(sent)
@@ -112,16 +114,16 @@ pub(crate) struct Requester {
     pub(crate) una: Psn,
     pub(crate) sent: Psn,
     pub(crate) cursor: Cursor,
-    /// Number of READs and atomics that were requested and not answered.
+    /// Number of READs and atomics that were requested but not answered yet.
     pub(crate) asked: u32,
-    /// Number of packets since an acknowledgement was requested.
+    /// Number of packets since the last packet that requested an acknowledgement.
     pub(crate) unasked: u32,
-    /// `true` after a retransmission has begun, until progress is acknowledged.
+    /// `true` from the start of a retransmission until the peer acknowledges progress.
     pub(crate) recovering: bool,
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
     pub(crate) window: Window,
-    /// Length of the longest request that was answered since the start, in bytes.
+    /// Length of the longest request that the peer has answered in this life, in bytes.
     pub(crate) longest: u32,
     /// Length of the request that was unanswered when the queue pair broke by timeouts, in bytes.
     pub(crate) unanswered: Option<u32>,
@@ -133,10 +135,10 @@ pub(crate) struct Requester {
 pub(crate) enum Probing {
     #[default]
     Nothing,
-    /// Send the last packet again: its acknowledgement covers everything before it.
+    /// Send the last packet again. Its acknowledgement covers all packets before it.
     Last,
     /// Send the oldest packet and then the last one again. While an earlier packet is missing, a responder answers the
-    /// last one only once, and that answer may be lost. It always answers the oldest one.
+    /// last packet only once, and that answer may be lost. A responder always answers the oldest packet.
     Both,
 }
 
@@ -149,17 +151,18 @@ pub(crate) struct Timers {
     pub(crate) probe: Option<u64>,
     /// End of the wait after "receiver not ready".
     pub(crate) rnr: Option<u64>,
-    /// Delay of the next probe; it doubles with each one.
+    /// Delay of the next probe. It doubles with each probe.
     pub(crate) patience: u64,
     pub(crate) round_trip: RoundTrip,
     /// PSN and send time of a packet whose acknowledgement is timed.
     pub(crate) timed: Option<(Psn, u64)>,
     pub(crate) probing: Probing,
-    /// `true` if a probe was sent and nothing new was acknowledged since.
+    /// `true` if a probe was sent and no progress was acknowledged since then.
     pub(crate) probed: bool,
 }
 
-/// Delay of probes, in nanoseconds, from which the front request counts as unanswered when the queue pair breaks.
+/// Delay of probes, in nanoseconds. If the delay has reached this value when the queue pair breaks, the request at the
+/// front counts as unanswered.
 const LONG: u64 = 30_000_000;
 /// Minimum delay of a probe, in nanoseconds.
 const MIN_PATIENCE: u64 = 500_000;
@@ -177,7 +180,7 @@ impl Timers {
     /// Records the time from a packet to its acknowledgement.
     pub(crate) fn measured(&mut self, took: u64) {
         let before = self.round_trip.smooth;
-        // The answer to a probe comes late. If it counted in full, the next probe would wait even longer.
+        // The answer to a probe is late. If its full time counted, the next probe would be delayed even longer.
         self.round_trip.measured(if self.probed && before > 0 { took.min(2 * before) } else { took });
         self.timed = None;
     }
@@ -230,14 +233,14 @@ impl Requester {
         self.head + self.queue.len() as u64
     }
 
-    /// Returns whether the send queue is full. A slot is free once the completion of its request, or of a later one,
-    /// was polled.
+    /// Returns whether the send queue is full. A slot is freed when the completion of its request or of a later request
+    /// is polled.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.next_number() - 1 - self.freed >= u64::from(self.config.send_depth)
     }
 
-    /// Adds a request that was checked.
+    /// Adds a request, which the caller has checked.
     #[inline]
     pub(crate) fn post(&mut self, work: &Work<'_>, mtu: u16) {
         if self.extend(work, mtu) {
@@ -278,9 +281,9 @@ impl Requester {
         self.next_psn = self.next_psn.plus(packets);
     }
 
-    /// Merges a WRITE with the previous one, if that is not signalled, no packet of it was sent, and both their data
-    /// and their targets adjoin. Returns whether it did. Bytes land in order, so the merge is not observable, except
-    /// that a refusal affects all WRITEs of a packet.
+    /// Merges a WRITE with the previous one under three conditions: the previous one is not signalled, none of its
+    /// packets was sent, and both the data and the targets adjoin. Returns whether the WRITE was merged. Bytes land in
+    /// order, so the merge is not observable, except that a refusal affects all WRITEs of a packet.
     fn extend(&mut self, work: &Work<'_>, mtu: u16) -> bool {
         let Request::Write { data, remote, imm: None } = work.request else { return false };
         let (sent, merges) = (self.sent, self.sending.merges && self.config.kind == QpKind::Reliable);
@@ -357,7 +360,8 @@ impl Requester {
         }
     }
 
-    /// Breaks the requester: the request at the front completes with a status, and all later ones are flushed.
+    /// Breaks the requester: the request at the front completes with the status `first`, and all later ones are
+    /// flushed.
     pub(crate) fn fail(&mut self, first: Status, completions: &mut CompletionQueue) {
         let mut status = first;
         let long = first == Status::RetryExceeded || self.is_waiting() && self.timers.patience >= LONG;
@@ -383,7 +387,7 @@ impl Requester {
         [self.timers.retry, self.timers.probe, self.timers.rnr].into_iter().flatten().min()
     }
 
-    /// Returns whether any packet was sent and not acknowledged.
+    /// Returns whether any sent packet is not acknowledged yet.
     pub(crate) fn is_waiting(&self) -> bool {
         self.una != self.sent
     }

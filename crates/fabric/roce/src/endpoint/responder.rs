@@ -1,7 +1,7 @@
 //! The receiving half of a queue pair: requests of the peer, their effects on memory, and the responses.
 //!
-//! Invariants: everything before `expected` was executed exactly once; responses leave in the order of their PSNs; a
-//! response that may be requested again is kept.
+//! Invariants: every request before `expected` was executed exactly once; responses are sent in the order of their
+//! PSNs; a response that may be requested again is kept.
 
 use std::collections::VecDeque;
 
@@ -35,11 +35,11 @@ enum Current {
         left: u32,
         whole: u32,
     },
-    /// A message of an unreliable connection that has lost a packet.
+    /// The message is incomplete, because a packet of it was lost on an unreliable connection.
     Torn,
 }
 
-/// A response to send. Responses leave in order.
+/// A response to send. Responses are sent in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Reply {
     Acknowledge { psn: Psn, syndrome: Syndrome, msn: u32 },
@@ -48,7 +48,8 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Returns whether this repeats an earlier READ or atomic response, or `None` if it answers neither.
+    /// Returns `Some` for the response to a READ or atomic, with `true` if it repeats an earlier response. Returns
+    /// `None` for an acknowledgement.
     fn repeats(&self) -> Option<bool> {
         match self {
             Reply::Acknowledge { .. } => None,
@@ -76,8 +77,9 @@ pub(crate) struct Reading {
     pub(crate) rkey: u32,
     pub(crate) bytes: u32,
     pub(crate) msn: u32,
-    /// The next packet to make. `packets` is their number.
+    /// Index of the next packet to make.
     pub(crate) packet: u32,
+    /// Number of packets of the response.
     pub(crate) packets: u32,
     /// `true` if the response was requested again.
     pub(crate) again: bool,
@@ -102,7 +104,8 @@ pub(crate) struct Responder {
     current: Current,
     /// Number of messages executed, 24 bits.
     msn: u32,
-    /// `true` after a negative acknowledgement for `expected`: no further one is sent until that packet arrives.
+    /// `true` after a negative acknowledgement for `expected` was sent. No further one is sent until that packet
+    /// arrives.
     complained: bool,
     kept: VecDeque<Kept>,
 }
@@ -126,17 +129,17 @@ pub(crate) struct Serving<'a> {
     pub(crate) completions: &'a mut CompletionQueue,
 }
 
-/// The reason why a request is not executed: classes B, C and A of the InfiniBand specification's table "responder
-/// error behavior".
+/// The reason why a request is not executed. The reasons belong to classes B, C and A of the InfiniBand specification's
+/// table "responder error behavior".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
-    /// No receive is posted: the requester waits and retries.
+    /// No receive is posted. The requester waits and retries.
     NotReady,
     /// The request itself is invalid.
     Invalid,
     /// The key is invalid, or the request violates its bounds or rights.
     Access,
-    /// The request is valid, but this side cannot execute it: the memory posted for it is not usable.
+    /// The request is valid, but this side cannot execute it, because the memory of the posted receive is not usable.
     Operational,
 }
 
@@ -170,7 +173,7 @@ impl Responder {
         self.answers.clear();
     }
 
-    /// Breaks the responder: all receives are flushed. Responses that were due are still sent.
+    /// Breaks the responder: flushes all receives. Responses that were due are still sent.
     pub(crate) fn fail(&mut self, completions: &mut CompletionQueue) {
         let current = match std::mem::replace(&mut self.current, Current::Nothing) {
             Current::Send { receive, .. } => Some(receive),
@@ -232,7 +235,7 @@ impl Responder {
         }
     }
 
-    /// Acknowledges everything before `expected`. Replaces an acknowledgement that was not sent yet.
+    /// Acknowledges all requests before `expected`. Replaces an acknowledgement that was not sent yet.
     fn acknowledge(&mut self) {
         let answer = Reply::Acknowledge { psn: self.expected.minus(1), syndrome: Syndrome::ACK, msn: self.msn };
         match self.answers.back_mut() {
@@ -245,7 +248,7 @@ impl Responder {
         self.answers.push_back(Reply::Acknowledge { psn: self.expected, syndrome, msn: self.msn });
     }
 
-    /// Executes the next request. Returns its number of PSNs.
+    /// Executes the next request. Returns the number of PSNs that it occupies.
     fn carry_out(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Served<u32> {
         let busy = !matches!(self.current, Current::Nothing);
         match request.headers {
@@ -255,7 +258,7 @@ impl Responder {
             Headers::ReadRequest(reth) => self.read(reth, serving),
             Headers::CompareSwap(atomic) => self.atomic(atomic, true, serving).map(|()| 1),
             Headers::FetchAdd(atomic) => self.atomic(atomic, false, serving).map(|()| 1),
-            // "SEND with invalidate" is refused, because only the owner invalidates keys of this endpoint.
+            // "SEND with invalidate" is refused, because peers may not invalidate keys of this endpoint.
             _ => Err(Refusal::Invalid),
         }
     }
@@ -371,15 +374,15 @@ impl Responder {
         Ok(())
     }
 
-    /// Returns whether `max_dest_rd_atomic` READs and atomics are waiting for their responses. A requester that
-    /// respects this limit has fewer when it sends a new request.
+    /// Returns whether `max_dest_rd_atomic` READs and atomics are waiting for their responses. If the requester
+    /// respects this limit, fewer are waiting when it sends a new request.
     fn is_busy(&self, serving: &Serving<'_>) -> bool {
         let new = self.answers.iter().filter(|answer| answer.repeats() == Some(false));
         new.count() >= usize::from(serving.path.max_dest_rd_atomic)
     }
 
-    /// Returns whether too many repeated READs and atomics are waiting; further ones are dropped. There is no
-    /// negotiated limit for those.
+    /// Returns whether so many READs and atomics are waiting that further repetitions are dropped. There is no
+    /// negotiated limit for repetitions.
     fn is_overloaded(&self, serving: &Serving<'_>) -> bool {
         let waiting = self.answers.iter().filter(|answer| answer.repeats().is_some()).count();
         waiting > 2 * usize::from(serving.path.max_dest_rd_atomic)
@@ -465,8 +468,8 @@ impl Responder {
         self.answers.push_back(again);
     }
 
-    /// Handles a packet on an unreliable connection. An invalid packet, or one after a gap, is dropped without an
-    /// answer. A local error also breaks the queue pair here.
+    /// Handles a packet on an unreliable connection. Drops an invalid packet, or one after a gap, without an answer. As
+    /// on a reliable connection, a local error breaks the queue pair.
     pub(crate) fn serve_unreliable(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Result<(), Broken> {
         let Headers::Uc(message) = request.headers else { return Ok(()) };
         let ahead = request.psn.distance(self.expected);
@@ -500,7 +503,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Abandons the message that is being received; the next one uses its receive.
+    /// Abandons the message that is being received. The next message uses its receive.
     fn tear(&mut self) {
         if let Current::Send { receive, .. } = self.current {
             self.receives.push_front(receive);
@@ -509,7 +512,8 @@ impl Responder {
     }
 }
 
-/// Returns the part of a READ that is requested again.
+/// Returns the response for a READ that requests a part of an earlier READ again, or `None` if it is not a part of
+/// `kept`.
 fn part(kept: &Kept, psn: Psn, reth: Reth, mtu: u16) -> Option<Reply> {
     let Kept::Read(read) = *kept else { return None };
     let index = psn.distance(read.first);

@@ -1,4 +1,4 @@
-//! Acknowledgements, responses and timers: which requests are done, and which packets are sent again.
+//! Acknowledgements, responses and timers. They determine which requests are complete and which packets are sent again.
 
 use stentor_fabric::Status;
 use stentor_wire::{NakCode, Packet, Psn, Response, RnrTimer, Syndrome};
@@ -29,7 +29,7 @@ impl Requester {
         packet: &Packet<&[u8]>,
         hearing: &mut Hearing<'_>,
     ) -> Verdict {
-        // A sequence error may name the PSN after the last packet sent. This happens if all packets had arrived before
+        // A sequence error may name the PSN after the last packet sent. This happens if all packets had already arrived
         // and the ones sent last were duplicates.
         if psn.distance(self.sent) > 0 || psn == self.sent && !is_sequence_error(response) {
             hearing.counters.ghost_responses += 1;
@@ -49,7 +49,7 @@ impl Requester {
                     return Err(match code {
                         NakCode::InvalidRequest => Status::RemoteInvalidRequest,
                         NakCode::RemoteAccess => Status::RemoteAccess,
-                        // Codes that are invalid on a connection map to a general error.
+                        // Codes that are invalid on this kind of connection map to a general error.
                         _ => Status::RemoteOperational,
                     });
                 }
@@ -61,10 +61,10 @@ impl Requester {
         Ok(())
     }
 
-    /// Handles an acknowledgement: everything up to `psn` was executed.
+    /// Handles an acknowledgement: all requests up to `psn` were executed.
     fn acknowledge(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
         if !self.retire(psn.next(), hearing.completions) {
-            // The response of an earlier READ or atomic is missing, although this acknowledgement followed it.
+            // The response of an earlier READ or atomic was lost, because the peer sent it before this acknowledgement.
             self.lost(self.una, hearing);
         }
         self.progress(hearing.now);
@@ -80,7 +80,7 @@ impl Requester {
         self.lost(self.una, hearing);
     }
 
-    /// Goes back to a PSN, once per loss.
+    /// Handles the loss of a packet: goes back to its PSN, but only once per loss.
     fn lost(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
         if self.recovering || self.timers.rnr.is_some() {
             return;
@@ -97,7 +97,7 @@ impl Requester {
         if before != self.una {
             self.progress(hearing.now);
         }
-        // The peer is alive, so timeouts before and after this NAK are not consecutive.
+        // The peer responds, so timeouts before and after this NAK are not consecutive.
         self.retries = self.sending.retries;
         if self.timers.rnr.is_some() {
             return Ok(());
@@ -114,9 +114,9 @@ impl Requester {
         Ok(())
     }
 
-    /// Handles a packet of a READ's data, or an atomic's old value.
+    /// Handles a packet with data of a READ or with the old value of an atomic.
     fn answer(&mut self, psn: Psn, data: &[u8], atomic: bool, hearing: &mut Hearing<'_>) -> Verdict {
-        // The response follows everything before it.
+        // The response proves that all earlier requests were executed.
         let complete = self.retire(psn, hearing.completions);
         if !complete {
             self.lost(self.una, hearing);
@@ -165,7 +165,7 @@ impl Requester {
         }
     }
 
-    /// Removes everything before `until` from the queue. Returns `false` if an earlier response is missing; `una` is
+    /// Removes all requests before `until` from the queue. Returns `false` if an earlier response is missing; `una` is
     /// then the PSN of that response.
     fn retire(&mut self, until: Psn, completions: &mut CompletionQueue) -> bool {
         let mut complete = true;
@@ -188,7 +188,7 @@ impl Requester {
         complete
     }
 
-    /// Moves the cursor forward: acknowledged packets are not sent again.
+    /// Moves the cursor past acknowledged packets, which need not be sent again.
     fn catch_up(&mut self) {
         if self.cursor_psn().is_before(self.una) || self.cursor.number < self.head {
             self.seek(self.una);

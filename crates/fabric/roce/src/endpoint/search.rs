@@ -1,5 +1,5 @@
-//! An endpoint as a state of an exhaustive search: it can be copied, compared and hashed, independently of the absolute
-//! time.
+//! Makes an endpoint usable as a state of an exhaustive search: it can be copied, compared and hashed, independently of
+//! the absolute time.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,7 +8,7 @@ use stentor_wire::Psn;
 
 use super::Endpoint;
 
-/// Hashes everything that affects the future behaviour; counters do not.
+/// Hashes all state that affects future behaviour. Counters do not affect it.
 impl Hash for Endpoint {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.qps, &self.numbers, &self.memory, &self.completions).hash(state);
@@ -29,8 +29,8 @@ impl PartialEq for Endpoint {
 impl Eq for Endpoint {}
 
 impl Endpoint {
-    /// Shifts the origin of time by `by` nanoseconds, so that every deadline is that much earlier. States with equal
-    /// intervals then become equal, whenever they occur.
+    /// Shifts the origin of time by `by` nanoseconds, so that every deadline is earlier by this amount. States that
+    /// differ only in the absolute time then become equal.
     pub fn rewind(&mut self, by: u64) {
         for qp in &mut self.qps {
             qp.requester.timers.rewind(by);
@@ -38,13 +38,13 @@ impl Endpoint {
         }
     }
 
-    /// Returns the next PSN that a queue pair expects from its peer: everything before it was executed.
+    /// Returns the next PSN that a queue pair expects from its peer. All requests before it were executed.
     #[must_use]
     pub fn expected(&self, id: QpId) -> Option<Psn> {
         Some(self.qps.get(id.index())?.responder.expected)
     }
 
-    /// Returns the first PSN of the next request posted to a queue pair.
+    /// Returns the first PSN of the next request that is posted to a queue pair.
     #[must_use]
     pub fn next_psn(&self, id: QpId) -> Option<Psn> {
         Some(self.qps.get(id.index())?.requester.next_psn)

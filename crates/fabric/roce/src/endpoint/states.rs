@@ -20,8 +20,8 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Gives a queue pair in [`State::Reset`] another number, so that late packets of its former life do not reach it.
-    /// Returns `false` if the number or the queue pair is in use.
+    /// Changes the number of a queue pair in [`State::Reset`], so that late packets of its former life do not reach it.
+    /// Returns `false` if the number is in use or the queue pair is not in that state.
     pub fn renumber(&mut self, id: QpId, number: u32) -> bool {
         let number = number & 0xff_ffff;
         let Some(qp) = self.qps.get_mut(id.index()) else { return false };
@@ -68,7 +68,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Init → ReadyToReceive.
+    /// Init → ReadyToReceive: sets the path to the peer, and accepts the peer's requests.
     ///
     /// # Errors
     /// Returns a [`TransitionError`].
@@ -81,7 +81,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// ReadyToReceive → ReadyToSend.
+    /// ReadyToReceive → ReadyToSend: sets the parameters of the requester, and permits work requests.
     ///
     /// # Errors
     /// Returns a [`TransitionError`].
@@ -94,10 +94,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Any state → Error: outstanding work is flushed. [`next_broken`](Endpoint::next_broken) does not report it.
+    /// Any state → Error: the oldest request completes with `first`, and other outstanding work is flushed.
+    /// [`next_broken`](Endpoint::next_broken) does not report the queue pair.
     ///
     /// # Errors
-    /// [`TransitionError::UnknownQp`] if the queue pair does not exist.
+    /// Returns [`TransitionError::UnknownQp`] if the queue pair does not exist.
     pub fn break_qp(&mut self, id: QpId, first: Status) -> Result<(), TransitionError> {
         self.qp_mut(id)?;
         let told = self.broken.len();
@@ -114,11 +115,11 @@ impl Endpoint {
         Some(Unanswered { path, bytes, longest: qp.requester.longest })
     }
 
-    /// Any state → Reset: queues are emptied without completions. Completions that were not polled yet no longer occupy
+    /// Any state → Reset: empties the queues without completions. Completions that were not polled yet no longer occupy
     /// slots.
     ///
     /// # Errors
-    /// [`TransitionError::UnknownQp`] if the queue pair does not exist.
+    /// Returns [`TransitionError::UnknownQp`] if the queue pair does not exist.
     pub fn reset(&mut self, id: QpId) -> Result<(), TransitionError> {
         let qp = self.qp_mut(id)?;
         (qp.state, qp.path, qp.notified_at) = (State::Reset, None, None);

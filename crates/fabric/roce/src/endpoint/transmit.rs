@@ -22,7 +22,8 @@ pub(crate) struct Making<'a> {
 }
 
 impl Requester {
-    /// Makes the next packet, if there is one and it may be sent. `out` must have room. An error breaks the queue pair.
+    /// Makes the next packet, if there is one and it may be sent. `making.out` must have room. An error breaks the
+    /// queue pair.
     pub(crate) fn transmit(&mut self, making: &mut Making<'_>) -> Result<bool, Status> {
         if self.timers.rnr.is_some() {
             return Ok(false);
@@ -32,7 +33,7 @@ impl Requester {
         }
         let Some(wqe) = self.at(self.cursor.number).copied() else { return Ok(false) };
         if !is_there(&wqe, making.memory) {
-            // Earlier requests must complete first, and may succeed.
+            // The queue pair breaks only once this request is at the front, because earlier requests may still succeed.
             return if self.cursor.number == self.head { Err(Status::LocalProtection) } else { Ok(false) };
         }
         let packet = self.cursor.packet;
@@ -83,7 +84,7 @@ impl Requester {
         }
     }
 
-    /// Makes the next packet of the probe that is due, if there is one: a packet again, or a request with a missing
+    /// Makes the next packet of the probe that is due, if a probe is due. It repeats a packet, or requests a missing
     /// response again, so that the peer reports its progress.
     #[cold]
     fn probe(&mut self, making: &mut Making<'_>) -> bool {
@@ -146,7 +147,7 @@ impl Requester {
         let repr = Repr { bth, headers, payload_bytes: payload as usize };
         making.counters.sent += 1;
         making.out.push(&making.path.envelope, &repr, |to| match wqe.place {
-            // The region of an empty payload need not exist.
+            // If the payload is empty, its region need not exist.
             _ if payload == 0 => {}
             DataPlace::Local(span) => making.memory.load(span.region, span.offset + u64::from(offset), to),
             DataPlace::Inline(at) => self.copy_inline(at + u64::from(offset), to),
@@ -167,14 +168,15 @@ impl Requester {
         }
     }
 
-    /// Goes back to a PSN: that packet and all later ones are sent again.
+    /// Moves the cursor back to a PSN, so that this packet and all later ones are sent again.
     pub(crate) fn go_back(&mut self, psn: Psn) {
         self.seek(psn);
         (self.recovering, self.asked, self.timers.timed) = (true, 0, None);
     }
 }
 
-/// Returns whether the memory that a work request reads, or that its response is written to, is still registered.
+/// Returns whether the local memory of a work request, from which it reads or to which its response is written, is
+/// still registered.
 fn is_there(wqe: &Wqe, memory: &Memory) -> bool {
     match wqe.place {
         DataPlace::Local(span) => span.bytes == 0 || memory.contains(span),
@@ -182,7 +184,7 @@ fn is_there(wqe: &Wqe, memory: &Memory) -> bool {
     }
 }
 
-/// Returns the number of packets, beginning at `packet`, that one request of a READ asks for.
+/// Returns the number of response packets, beginning at `packet`, that one request packet of a READ asks for.
 pub(crate) fn piece(wqe: &Wqe, packet: u32) -> u32 {
     (READ_PIECE - packet % READ_PIECE).min(wqe.packets - packet)
 }
@@ -205,7 +207,7 @@ fn message(wqe: &Wqe, position: Position) -> Message {
     }
 }
 
-/// Returns a separate WRITE for the `bytes` bytes at `offset` of a WRITE.
+/// Returns the header of a separate WRITE for the `bytes` bytes at `offset` of a long WRITE.
 fn part(wqe: &Wqe, offset: u32, bytes: u32) -> Message {
     Message::WriteOnly(Reth { va: wqe.remote.va.wrapping_add(offset.into()), rkey: wqe.remote.rkey, bytes })
 }

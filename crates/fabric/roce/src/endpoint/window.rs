@@ -1,16 +1,16 @@
 //! The window: the number of packets of a queue pair that may be in flight, and its reduction by losses.
 //!
-//! A queue pair begins with a full window. A loss reduces it, and each acknowledged window adds one packet. The round
-//! trip reveals why a packet was lost, and that determines the reduction:
+//! A queue pair begins with a full window. A loss reduces it, and each acknowledged window adds one packet. The
+//! round-trip time reveals why a packet was lost, and the cause determines the reduction:
 //! - **Packets wait in a queue** (the round trip is more than twice the shortest one): the queue was full. The window
-//!   is halved, as TCP's is, so that both get a share of a link. All packets after the lost one are sent again while
-//!   the queue is still full. So the window first shrinks to a quarter, and doubles with the next round trip.
-//! - **No queue**: the link lost the packet, and a smaller window does not reduce its losses. But each loss causes the
-//!   retransmission of about one window. So the window is limited to half the number of packets since the previous
-//!   loss, which makes two of three packets new ones. It never shrinks to less than half.
+//!   is halved, as in TCP, so that this flow and TCP share a link. All packets after the lost one are sent again while
+//!   the queue is still full. The window therefore first shrinks to a quarter, and doubles with the next round trip.
+//! - **No queue**: the link lost the packet, and a smaller window does not reduce the link's losses. But each loss
+//!   causes the retransmission of about one window. The window is therefore limited to half the number of packets since
+//!   the previous loss, so that two of three packets are new ones. One loss never shrinks it to less than half.
 
-/// Maximum excess over twice the shortest round trip without a queue, in nanoseconds: the scheduler may run processes
-/// late.
+/// Maximum excess over twice the shortest round trip that does not count as a queue, in nanoseconds. Such a delay
+/// occurs if the scheduler runs processes late.
 const LATE: u64 = 200_000;
 
 /// A congestion window, in packets.
@@ -65,8 +65,8 @@ impl Window {
         (self.acknowledged, self.since_loss) = (0, 0);
     }
 
-    /// Records that retransmitted packets are sent once more. If the queue in front of the link is long, they may only
-    /// be waiting there.
+    /// Records that retransmitted packets are sent once more. If the queue in front of the link is long, the earlier
+    /// copies may only be waiting there, so fewer packets are sent.
     pub(crate) fn repeated(&mut self) {
         self.threshold = self.threshold.max(self.packets);
         self.packets = (self.packets / 2).max(1);

@@ -10,11 +10,11 @@ pub type Data<'a> = Source<'a>;
 pub struct Remote {
     /// Virtual address.
     pub va: u64,
-    /// Key.
+    /// Key of the peer's region.
     pub rkey: u32,
 }
 
-/// An operation in the endpoint's terms.
+/// An operation of the fabric contract, with the endpoint's types for data and locations.
 pub type Request<'a> = Operation<Data<'a>, Span, Remote>;
 
 /// A work request.
@@ -24,9 +24,9 @@ pub struct Work<'a> {
     pub id: u64,
     /// The operation.
     pub request: Request<'a>,
-    /// `true` if success is reported.
+    /// `true` if the request has a completion even if it succeeds.
     pub signalled: bool,
-    /// `true` if the peer's completion is a solicited event (SE).
+    /// `true` if the completion of the peer's receive is a solicited event (SE).
     pub solicited: bool,
 }
 

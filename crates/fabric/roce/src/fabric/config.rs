@@ -11,22 +11,24 @@ use crate::driver::{Chances, Mode, PortError, Sharing};
 /// Configuration of a RoCE device.
 #[derive(Clone, Debug)]
 pub struct RoceConfig {
-    /// Maximum payload of a packet, in bytes; the smaller value of both ends counts. `None` selects the maximum for the
-    /// interface of the local address when a connection begins: 1024 at an Ethernet MTU of 1500, 4096 from 4160 on
-    /// (IPv4).
+    /// Maximum payload of a packet, in bytes. A connection uses the smaller value of both ends. `None` selects the
+    /// maximum for the interface of the local address when a connection begins. For IPv4 that is 1024 if the Ethernet
+    /// MTU is 1500, and 4096 if the MTU is at least 4160.
     pub mtu: Option<u16>,
-    /// Maximum number of packets of one queue pair in flight; fewer if the socket buffers are small.
+    /// Maximum number of packets of one queue pair in flight. The actual window is smaller if the socket buffers are
+    /// small.
     pub window: u32,
     /// Maximum length of one message or write, in bytes.
     pub message_bytes: u32,
-    /// The kind of receiving socket. Beside another endpoint, that endpoint's mode counts.
+    /// The kind of receiving socket. Ignored if another endpoint receives for this one ([`Sharing::Beside`]).
     pub mode: Mode,
     /// The way in which endpoints of this process share an address.
     pub sharing: Sharing,
-    /// `true` to send and receive packets in runs that the kernel accepts as one buffer (UDP_SEGMENT, UDP_GRO). Runs go
-    /// only to peers that accept them, without injected faults. They are received only on plain sockets.
+    /// `true` to send and receive packets in runs, which the kernel accepts as one buffer (UDP_SEGMENT, UDP_GRO). Runs
+    /// are sent only to peers that accept them, and only if no faults are injected. They are received only on plain
+    /// sockets.
     pub runs: bool,
-    /// Path of a capture of all packets.
+    /// Path of a file to which all packets are captured, if any.
     pub pcap: Option<PathBuf>,
     /// Faults to inject.
     pub chances: Chances,
@@ -35,7 +37,7 @@ pub struct RoceConfig {
     /// `true` to allow [`RoceDevice::set_faults`](crate::RoceDevice::set_faults), for tests. Packets are then not sent
     /// in runs.
     pub faults: bool,
-    /// Approximate time that a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    /// Approximate time after which a SEND or WRITE_WITH_IMM fails if the peer has not posted a receive.
     pub rnr_timeout: Duration,
     /// The switch that copies the writes of fan-out sets, if there is one.
     pub switch: Option<SwitchConfig>,
@@ -65,7 +67,7 @@ impl Default for RoceConfig {
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The number is not a path MTU.
-    #[error("path MTU {0}: it is one of 256, 512, 1024, 2048, 4096")]
+    #[error("path MTU {0} is invalid: it must be 256, 512, 1024, 2048 or 4096")]
     Mtu(u16),
     /// The sockets for packets could not be opened.
     #[error(transparent)]
@@ -73,7 +75,7 @@ pub enum StartError {
     /// The connection manager could not start.
     #[error(transparent)]
     Net(#[from] stentor_fabric_net::StartError),
-    /// The capture could not be created.
+    /// The capture file could not be created.
     #[error("cannot write the capture {path}: {source}")]
     Pcap {
         /// The file.

@@ -22,19 +22,22 @@ const RNR_RETRIES: u8 = 6;
 /// The code for an unlimited number of "receiver not ready" retries.
 const FOR_EVER: u8 = 7;
 
-/// Number of bytes around the payload of a WRITE with an immediate: IP, UDP, and the headers and checksum of RoCEv2.
+/// Number of bytes around the payload of a WRITE with an immediate over IPv4: IP, UDP, and the headers and checksum of
+/// RoCEv2.
 const AROUND_IPV4: u32 = 20 + 8 + 12 + 16 + 4 + 4;
+/// The same number over IPv6.
 const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
 /// Path MTU if the interface is unknown. It fits an Ethernet MTU of 1500.
 const USUAL_MTU: u16 = 1024;
-/// Number of windows for which a socket buffer must have room. The kernel counts about two bytes per byte of data.
+/// Divisor by which a window follows from the size of a socket buffer. It leaves room for several windows, and the
+/// kernel counts about two bytes per byte of data.
 const SHARES: u32 = 16;
-/// Maximum window of packets that a switch copies.
+/// Maximum window of a queue pair whose packets a switch copies, in packets.
 const SWITCH_WINDOW: u32 = 32;
 /// Minimum window, in packets.
 const LEAST_WINDOW: u32 = 8;
 
-/// Returns the largest path MTU that is at most `bytes`, or the smallest one if there is none.
+/// Returns the largest path MTU that is at most `bytes`, or the smallest path MTU if all exceed `bytes`.
 fn largest_payload(bytes: u32) -> u16 {
     let fits = PATH_MTUS.iter().copied().filter(|mtu| u32::from(*mtu) <= bytes);
     fits.max().unwrap_or(PATH_MTUS[0])
@@ -47,11 +50,11 @@ fn window(most: u32, room: u32, mtu: u16) -> u32 {
     most.min(share.max(LEAST_WINDOW))
 }
 
-/// Returns the queue pair of an end, if it is one of RoCEv2.
+/// Returns the queue pair of an end, or an error if the end is not a queue pair.
 fn pair(end: &End) -> Result<&Pair, String> {
     match end {
         End::QueuePair(pair) => Ok(pair),
-        End::Opaque(_) => Err("it is none of RoCEv2".to_owned()),
+        End::Opaque(_) => Err("the peer's end is not a queue pair".to_owned()),
     }
 }
 
@@ -138,7 +141,7 @@ impl Transport for RoceDevice {
         self.begin_to_send(qp, self.sending((ours, theirs))?)
     }
 
-    /// Receives packets, advances timers, and sends. A NIC does this by itself.
+    /// Receives packets, advances timers, and sends packets. A NIC would do this by itself.
     fn drive(&mut self) {
         self.take_in();
         self.pump.send(&mut self.endpoint);
@@ -166,12 +169,12 @@ impl Transport for RoceDevice {
     }
 }
 
-/// Draws a packet number.
+/// Draws a random first PSN.
 fn fresh_number() -> u32 {
     u32::from_be_bytes(nonce()) % 0xff_fff0 + 2
 }
 
-/// Draws a queue pair number.
+/// Draws a random queue pair number.
 pub(super) fn fresh_qp(numbers: &Range<u32>) -> u32 {
     numbers.start + u32::from_be_bytes(nonce()) % (numbers.end - numbers.start)
 }
@@ -180,7 +183,7 @@ impl SetTransport for RoceDevice {
     fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
         let sending = self.sending((ours, theirs))?;
         let window = sending.window.min(SWITCH_WINDOW);
-        // The switch copies each WRITE unchanged, by the address in it.
+        // WRITEs must be sent unchanged, because the switch reads the address in each of them.
         self.begin_to_send(qp, Sending { rnr_retries: FOR_EVER, window, merges: false, apart: false, ..sending })
     }
 

@@ -1,4 +1,5 @@
-//! The contract of `stentor-fabric` over UDP sockets: an endpoint and its sockets as the device of a [`NetFabric`].
+//! Implements the contract of `stentor-fabric` over UDP sockets: an endpoint and its sockets are the device of a
+//! [`NetFabric`].
 //!
 //! The device has no thread: [`poll`](stentor_fabric::Fabric::poll), [`flush`](stentor_fabric::Fabric::flush) and
 //! [`wait`](stentor_fabric::Fabric::wait) receive and send packets. Virtual addresses are offsets: every region begins
@@ -31,16 +32,18 @@ use path_mtu::PathMtus;
 
 /// Name of the fabric.
 const NAME: &str = "roce";
-/// Maximum length of inline data, in bytes. It is copied while posting, so a smaller limit has no advantage.
+/// Maximum length of inline data, in bytes. Inline data is copied when a request is posted, so a smaller limit has no
+/// advantage.
 const INLINE_LIMIT: u32 = 1 << 20;
 /// Maximum depth of queues.
 const DEPTH_LIMIT: u32 = 1 << 16;
-/// Data of the packet socket in the epoll instance.
+/// epoll data that identifies the packet socket.
 const PACKETS: u64 = 1;
-/// Number of socket reads that are skipped after a sleep. It is the number of reads that a loop makes before it sleeps
-/// again. A loop that stays awake skips the same number, which costs less than one read.
+/// Number of socket reads that are skipped after a sleep in which no packet arrived. It is the number of reads that a
+/// polling loop makes before it sleeps again. A loop that stays awake skips as many reads, which costs less time than
+/// one read.
 const SPARED: u32 = 8;
-/// Maximum number of random numbers that are tried for a queue pair.
+/// Maximum number of attempts to draw a queue pair number that is not in use.
 const TRIES: usize = 1000;
 
 /// One process of a cluster on RoCEv2 over UDP sockets.
@@ -53,16 +56,16 @@ pub struct RoceDevice {
     capabilities: Capabilities,
     endpoint: Endpoint,
     pump: Pump,
-    /// The keys of grants.
+    /// Keys of the grants, by region and peer.
     keys: HashMap<(RegionId, ProcessId), u32>,
-    /// `true` if anything landed since [`arm`](Device::arm).
+    /// `true` if a write has landed or a request has completed since the last call of [`arm`](Device::arm).
     rung: bool,
-    /// `true` if anything landed since the last [`poll_hint`](Device::poll_hint).
+    /// `true` if a write has landed or a request has completed since the last call of [`poll_hint`](Device::poll_hint).
     heard: bool,
     /// Error of a failed system call.
     failure: Option<String>,
     paths: PathMtus,
-    /// Number of socket reads that are still skipped, because the kernel has just reported the state of the socket.
+    /// Number of socket reads that are still to be skipped, because the kernel has just reported that no packet waits.
     spared: u32,
     /// `true` if the kernel reported that packets are waiting.
     waits: bool,
@@ -81,13 +84,13 @@ impl RoceDevice {
         self.pump.port().counters()
     }
 
-    /// Returns the next message for the operator about sending: runs or packets that the kernel refused, once per
-    /// destination, and long packets that a path drops.
+    /// Returns the next message for the operator. Messages report runs or packets that the kernel refused (once per
+    /// destination), and long packets that a path drops.
     pub fn next_note(&mut self) -> Option<String> {
         self.pump.port_mut().next_note().or_else(|| self.paths.next_note())
     }
 
-    /// Replaces the network's faults, if the configuration allows it. Otherwise returns `false` and has no effect.
+    /// Replaces the network's faults, if the configuration permits faults. Otherwise returns `false` and has no effect.
     pub fn set_faults(&mut self, faults: &Faults) -> bool {
         if self.config.faults {
             self.pump.set_faults(faults.clone(), self.config.seed);
@@ -101,7 +104,7 @@ impl RoceDevice {
         self.pump.injected()
     }
 
-    /// Returns the error that stopped the capture, once.
+    /// Returns the error that stopped the capture, unless it was already returned.
     pub fn next_capture_error(&mut self) -> Option<String> {
         let error = self.pump.pcap_mut()?.next_error()?;
         Some(self.capture_failed(&error))
@@ -110,7 +113,7 @@ impl RoceDevice {
     /// Writes buffered packets to the capture.
     ///
     /// # Errors
-    /// Returns a message for an error that was not reported yet.
+    /// Returns a message for an error of the capture that was not reported yet.
     pub fn finish_capture(&mut self) -> Result<(), String> {
         let finished = self.pump.pcap_mut().map_or(Ok(()), Pcap::finish);
         finished.map_err(|error| self.capture_failed(&error))
@@ -122,7 +125,7 @@ impl RoceDevice {
         format!("cannot write the capture {}: {error}; it is incomplete{remedy}", path.display())
     }
 
-    /// Receives packets, unless none can be waiting.
+    /// Receives packets. Skips the socket read if the kernel has just reported that no packet waits.
     fn take_in(&mut self) {
         let waits = std::mem::take(&mut self.waits);
         if self.spared > 0 {
@@ -218,7 +221,7 @@ impl Device for RoceDevice {
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
         let numbers = self.pump.port().numbers();
         let made = std::iter::repeat_with(|| self.endpoint.create(fresh_qp(&numbers), domain(peer), config));
-        let made = made.take(TRIES).flatten().next().ok_or("no free queue pair number")?;
+        let made = made.take(TRIES).flatten().next().ok_or("no free queue pair number was found")?;
         debug_assert_eq!(made, qp);
         Ok(())
     }
@@ -242,12 +245,13 @@ impl Device for RoceDevice {
     fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         let entropy = u16::from_be_bytes(nonce());
         let key = self.endpoint.memory_mut().grant(region, domain(peer), access, entropy);
-        let key = key.ok_or("all 65536 places for keys are in use or used up")?;
+        let key = key.ok_or("all 65536 indices of keys are in use or exhausted")?;
         self.keys.insert((region, peer), key);
         Ok(RemoteKey { key: key.into(), base: 0 })
     }
 
-    /// Acknowledged data is in memory already, because this process itself stored it there.
+    /// Revokes a grant. The revocation takes effect at once, because this process itself stores all data that it
+    /// acknowledges.
     fn fence(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String> {
         if let Some(key) = self.keys.remove(&(region, peer)) {
             self.endpoint.memory_mut().revoke(key);
@@ -312,8 +316,9 @@ impl Device for RoceDevice {
     }
 
     fn woken(&mut self, which: &[u64], complete: bool) {
-        // Injectors hold packets of which the kernel does not know. Packets handed over by another endpoint of this
-        // thread may arrive after the kernel's report, and checking for them is cheap.
+        // No reads are skipped if injectors may hold packets, because the kernel does not know of these. Neither are
+        // any if another endpoint of this thread hands packets over: those may arrive after the kernel's report, and
+        // checking for them is cheap.
         let looks = self.pump.injects() || self.pump.port().is_beside();
         self.spared = if looks { 0 } else { SPARED };
         self.waits = !complete || which.contains(&PACKETS);

@@ -1,19 +1,20 @@
 //! The path MTU: the maximum length of packets to a peer.
 //!
-//! The interface of the local address determines which packets leave this host. The limits of the links beyond it are
+//! The MTU of the local interface limits the packets that leave this host. The limits of the links beyond it are
 //! unknown: a path may drop long packets and transmit short ones. A queue pair whose long packets are never answered
 //! then breaks, and its peer reconnects at once.
 //!
 //! # States of a peer
-//! *unlimited* → *suspected* of the next smaller path MTU, when a queue pair breaks whose long packets were not
-//! answered → *limited* to it, when the next connection follows soon. If it does not follow soon, the peer is unlimited
-//! after the next connection, because a stopped peer answers nothing either. Limited → unlimited [`FORGOTTEN`] later,
-//! because paths change.
+//! - *Unlimited* → *suspected* of the next smaller path MTU: a queue pair whose long packets were not answered breaks.
+//! - *Suspected* → *limited* to that path MTU: the peer reconnects soon.
+//! - *Suspected* → *unlimited*: the peer reconnects late. It may have been stopped, and then answered no packet at all.
+//! - *Limited* → *unlimited*: [`FORGOTTEN`] has passed, because paths change.
 //!
 //! # Invariants
 //! - A limit is below the path MTU of the queue pair that broke, and at least the smallest path MTU.
-//! - A queue pair says nothing about the path if its unanswered packet would also fit the smaller path MTU, or if one
-//!   of the same length was answered before. If the path changes meanwhile, the next connection detects that.
+//! - A broken queue pair causes no suspicion if its unanswered packet would also fit the smaller path MTU, or if a
+//!   packet of the same length was answered before. If the path has changed since that answer, the next connection
+//!   detects it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -24,10 +25,10 @@ use stentor_wire::PATH_MTUS;
 
 use crate::endpoint::Unanswered;
 
-/// Lifetime of a limit; Linux remembers the MTU of a path for the same time. The next connection then tries longer
-/// packets.
+/// Lifetime of a limit, after which the next connection tries longer packets. Linux remembers the MTU of a path for the
+/// same time.
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// Time within which a live peer reconnects.
+/// Time within which a running peer reconnects.
 const SOON: Duration = Duration::from_secs(2);
 /// Maximum number of notes that wait to be read.
 const MOST_NOTES: usize = 64;
@@ -36,7 +37,7 @@ const MOST_NOTES: usize = 64;
 struct Limit {
     mtu: u16,
     since: Instant,
-    /// Payload of the unanswered packets, while the limit is only suspected.
+    /// Payload of the unanswered packets, in bytes, while the limit is only suspected.
     suspected: Option<u32>,
 }
 
@@ -62,8 +63,8 @@ impl PathMtus {
         limit.suspected = None;
         if self.notes.len() < MOST_NOTES {
             self.notes.push_back(format!(
-                "packets with {longest} bytes to {peer} were never answered, although it is there: compare the MTU of all links \
-                 between; at most {} bytes go into a packet for the next {} min",
+                "packets with {longest} bytes to {peer} were never answered, although the peer reconnected: compare the MTU of \
+                 all links on the path; packets to the peer have at most {} bytes for the next {} min",
                 limit.mtu,
                 FORGOTTEN.as_secs() / 60
             ));
@@ -84,7 +85,7 @@ impl PathMtus {
         let in_packet = |bytes: u32| bytes.min(mtu.into());
         let says = |smaller: u16| bytes > u32::from(smaller) && in_packet(longest) < in_packet(bytes);
         let Some(limit) = smaller.filter(|smaller| says(*smaller)) else { return };
-        // Several queue pairs with one path MTU break for the same reason.
+        // If several queue pairs with the same path MTU break, they break for the same reason.
         let known = self.limits.get(&peer).is_some_and(|known| known.mtu <= limit && now < known.since + FORGOTTEN);
         if !known {
             let suspected = Some(in_packet(bytes));
@@ -111,8 +112,8 @@ mod tests {
         [10, 9, 0, 2].into()
     }
 
-    /// Records that a queue pair with a path MTU broke: `bytes` bytes were unanswered, after `longest` bytes had been
-    /// answered.
+    /// Records that a queue pair with path MTU `mtu` broke. A request of `bytes` bytes was unanswered, and the longest
+    /// answered request had `longest` bytes.
     fn end(paths: &mut PathMtus, mtu: u16, (bytes, longest): (u32, u32), now: Instant) {
         let path = Path {
             envelope: Envelope::plain([10, 9, 0, 1].into(), 0xc001, peer()).unwrap(),
@@ -138,11 +139,11 @@ mod tests {
         for (mtu, limit) in [(4096, 2048), (2048, 1024), (1024, 512), (512, 256), (256, 256)] {
             end(&mut paths, mtu, (60_000, 0), now);
             assert_eq!(paths.limit(QP, 4096, now), limit);
-            // Another queue pair of the same connection breaks as well.
+            // Another queue pair to the same peer breaks, too.
             end(&mut paths, mtu, (60_000, 0), now);
             assert_eq!(paths.limit(QP, 4096, now), limit);
             paths.meet(QP, peer(), now);
-            // So does one whose break is detected later.
+            // A third queue pair breaks after the reconnect.
             end(&mut paths, mtu, (60_000, 0), now);
             paths.meet(QP, peer(), now);
         }
@@ -159,12 +160,12 @@ mod tests {
         assert_eq!(paths.limit(QP, 4096, now), 4096);
         for answered in [4096, 100_000] {
             end(&mut paths, 4096, (60_000, answered), now);
-            assert_eq!(paths.limit(QP, 4096, now), 4096, "such a packet was answered before");
+            assert_eq!(paths.limit(QP, 4096, now), 4096, "a packet of this length was answered before");
         }
         end(&mut paths, 4096, (2049, 2048), now);
         assert_eq!(paths.limit(QP, 4096, now), 2048);
         paths.meet(QP, peer(), now);
-        // The limit of the path need not be a path MTU.
+        // The limit of the path may lie between two path MTUs.
         end(&mut paths, 2048, (60_000, 1500), now);
         assert_eq!(paths.limit(QP, 4096, now), 1024);
     }

@@ -1,4 +1,5 @@
-//! The TCP handshake of `ibv_rc_pingpong`: each side sends `LID:QPN:PSN:GID` in hexadecimal, the client first.
+//! The TCP handshake of `ibv_rc_pingpong`. Each side sends `LID:QPN:PSN:GID` in hexadecimal, and the client sends
+//! first.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -8,7 +9,7 @@ use super::PeerError;
 
 /// Length of a line: `0000:000000:000000:`, 32 digits, and a zero byte.
 const BYTES: usize = 52;
-/// Maximum time to wait for a line of the other side.
+/// Maximum time to wait for a line from the other side.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The parameters of a queue pair that one side sends to the other.
@@ -52,7 +53,7 @@ impl Destination {
     }
 }
 
-/// The TCP connection over which queue pairs are exchanged.
+/// The TCP connection over which the parameters of queue pairs are exchanged.
 #[derive(Debug)]
 pub struct Meeting {
     stream: TcpStream,
@@ -63,7 +64,7 @@ pub struct Meeting {
 /// Waits for a client.
 ///
 /// # Errors
-/// [`PeerError::Tcp`] if a socket call fails.
+/// Returns [`PeerError::Tcp`] if a socket call fails.
 pub fn listen(address: SocketAddr) -> Result<Meeting, PeerError> {
     let failed = |what| move |source| PeerError::Tcp { what, place: address.to_string(), source };
     let listener = TcpListener::bind(address).map_err(failed("listen at"))?;
@@ -74,7 +75,7 @@ pub fn listen(address: SocketAddr) -> Result<Meeting, PeerError> {
 /// Connects to a server, which may start up to `patience` later.
 ///
 /// # Errors
-/// [`PeerError::Tcp`] if the connection fails.
+/// Returns [`PeerError::Tcp`] if the connection fails.
 pub fn meet(host: &str, port: u16, patience: Duration) -> Result<Meeting, PeerError> {
     let failed = |what| move |source| PeerError::Tcp { what, place: format!("{host}:{port}"), source };
     let since = Instant::now();
@@ -106,8 +107,8 @@ impl Meeting {
         Destination::decode(&bytes).ok_or_else(said)
     }
 
-    /// Exchanges the parameters of both queue pairs. `ready` connects before the other side is notified that it may
-    /// send.
+    /// Exchanges the parameters of both queue pairs. Calls `ready` with the other side's parameters, to connect the
+    /// queue pair, before it notifies the other side that it may send.
     ///
     /// # Errors
     /// Returns a [`PeerError`].
@@ -166,7 +167,8 @@ mod tests {
                 bytes[at] = byte;
             }
             if let Some(told) = Destination::decode(&bytes) {
-                // A decoded line contains only the exact number of hexadecimal digits, of either case.
+                // A line that is accepted has exactly the required number of hexadecimal digits, in lower or upper
+                // case.
                 prop_assert_eq!(&bytes.to_ascii_lowercase()[..BYTES - 1], &told.encode()[..BYTES - 1]);
             }
         }

@@ -1,5 +1,5 @@
-//! A peer for any other implementation of RoCEv2: NICs, Linux Soft-RoCE, or this crate itself. Queue pairs are
-//! exchanged over TCP, as the stock examples of rdma-core do.
+//! A peer that can connect to any implementation of RoCEv2: NICs, Linux Soft-RoCE, or this crate. The parameters of
+//! queue pairs are exchanged over TCP, as in the example programs of rdma-core.
 
 mod handshake;
 mod pingpong;
@@ -22,7 +22,7 @@ pub use stentor_wire::PATH_MTUS;
 /// The protection domain of all queue pairs and keys of this module.
 pub const DOMAIN: ProtectionDomain = ProtectionDomain(1);
 
-/// An error between two peers.
+/// An error of a peer.
 #[derive(Debug, Error)]
 pub enum PeerError {
     /// The sockets for packets could not be opened.
@@ -38,14 +38,14 @@ pub enum PeerError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The peer sent something other than `LID:QPN:PSN:GID`.
+    /// The other side sent a text other than `LID:QPN:PSN:GID`.
     #[error(
-        "{place} says {said:?}, which is not LID:QPN:PSN:GID as ibv_rc_pingpong has it (with -g on the other side)"
+        "{place} sent {said:?}, which is not LID:QPN:PSN:GID as sent by ibv_rc_pingpong (with -g on the other side)"
     )]
     Handshake {
-        /// Address of the peer.
+        /// Address of the other side.
         place: String,
-        /// The text that it sent.
+        /// The text that the other side sent.
         said: String,
     },
     /// A parameter of the queue pair was refused.
@@ -65,7 +65,7 @@ pub enum PeerError {
         counters: String,
     },
     /// No completion arrived in time.
-    #[error("nothing came for {seconds} s; counters: {counters}")]
+    #[error("no completion arrived for {seconds} s; counters: {counters}")]
     Silence {
         /// Time waited, in seconds.
         seconds: u64,
@@ -90,17 +90,16 @@ pub enum PeerError {
 pub struct PeerConfig {
     /// Local address.
     pub address: IpAddr,
-    /// The kind of receiving socket. `None` selects a raw socket where that is permitted, otherwise a plain one with
-    /// unknown identifications.
+    /// The kind of receiving socket. `None` selects [`Mode::Raw`] if it is permitted, otherwise [`Mode::PlainAnyId`].
     pub mode: Option<Mode>,
     /// Maximum payload of a packet, in bytes.
     pub mtu: u16,
     /// Maximum number of packets in flight.
     pub window: u32,
-    /// `true` to send packets in runs that the kernel accepts as one buffer, and in [`Mode::Plain`] to receive packets
-    /// in such runs. Set this only for peers that see identifications, or that use this crate with the same setting.
+    /// `true` to send packets in runs, which the kernel accepts as one buffer, and in [`Mode::Plain`] also to receive
+    /// packets in runs. The other side must read IPv4 identifications, or use this crate with the same setting.
     pub runs: bool,
-    /// Path of a capture of all packets.
+    /// Path of a file to which all packets are captured, if any.
     pub pcap: Option<PathBuf>,
     /// Faults to inject.
     pub chances: Chances,
@@ -138,7 +137,7 @@ fn random() -> u32 {
 }
 
 impl Peer {
-    /// Opens the sockets and creates the queue pair, for which receives can be posted.
+    /// Opens the sockets and creates the queue pair. Receives can be posted afterwards.
     ///
     /// # Errors
     /// Returns a [`PeerError`].
@@ -167,7 +166,9 @@ impl Peer {
         let mut endpoint = Endpoint::new();
         let made = QpConfig { kind: QpKind::Reliable, send_depth: depth, recv_depth: depth, merges: false };
         let number = random() % 0xff_fff0 + 2;
-        let qp = endpoint.create(number, DOMAIN, made).ok_or_else(|| PeerError::Other("the number is taken".into()))?;
+        let qp = endpoint
+            .create(number, DOMAIN, made)
+            .ok_or_else(|| PeerError::Other("the queue pair number is in use".into()))?;
         endpoint.init(qp)?;
         Ok(Peer { endpoint, pump, qp, mode, config, psn: Psn::new(random()) })
     }
@@ -186,7 +187,7 @@ impl Peer {
     pub fn connect(&mut self, other: &Destination) -> Result<(), PeerError> {
         let (own, their) = (self.config.address, other.address);
         let families =
-            |_| PeerError::Other(format!("{their} is there and {own} here: both have to be IPv4, or both IPv6"));
+            |_| PeerError::Other(format!("the peer has {their} and this side {own}: both must be IPv4, or both IPv6"));
         let envelope = self.pump.port().envelope(their).map_err(families)?;
         self.pump.port_mut().run_to(other.address, self.config.runs);
         let path = Path {
@@ -203,7 +204,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends and receives. Returns whether any packet was received.
+    /// Sends and receives packets. Returns whether any packet was received.
     ///
     /// # Errors
     /// Returns the error of the operating system.
@@ -216,7 +217,7 @@ impl Peer {
     /// Waits for the next completion.
     ///
     /// # Errors
-    /// [`PeerError::Silence`] after `patience`; [`PeerError::Failed`] if the completion is an error.
+    /// Returns [`PeerError::Silence`] after `patience`, and [`PeerError::Failed`] if the completion is an error.
     pub fn completion(&mut self, patience: Duration) -> Result<stentor_fabric::Completion, PeerError> {
         let since = std::time::Instant::now();
         loop {
@@ -231,7 +232,7 @@ impl Peer {
                 if since.elapsed() > patience {
                     return Err(PeerError::Silence { seconds: patience.as_secs(), counters: self.story() });
                 }
-                // The other side may need this processor.
+                // Yield, because the other side may need this processor.
                 std::thread::yield_now();
             }
         }
@@ -257,7 +258,7 @@ impl Peer {
         self.counters() + &notes
     }
 
-    /// Returns all counters that are not 0 as text: the endpoint's and the kernel's.
+    /// Returns all counters of the endpoint and of the kernel that are not 0, as text.
     #[must_use]
     pub fn counters(&self) -> String {
         let counted = [self.endpoint.counters().list(), self.pump.port().counters().list()].concat();

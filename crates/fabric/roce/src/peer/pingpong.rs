@@ -1,4 +1,4 @@
-//! `ibv_rc_pingpong`: SENDs back and forth.
+//! A ping-pong of SENDs that is compatible with `ibv_rc_pingpong`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,11 +9,12 @@ use super::{Meeting, Peer, PeerConfig, PeerError};
 use crate::driver::Mode;
 use crate::endpoint::{Data, Request, Work};
 
-/// Maximum time without a completion.
+/// Maximum time to wait for a completion.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Number of posted receives; the same as in the stock example.
 const RECEIVES: u32 = 500;
-/// Time for which the last acknowledgement is repeated on request.
+/// Time for which this side continues to answer at the end, because the other side may not have received the last
+/// acknowledgement.
 const LINGER: Duration = Duration::from_millis(300);
 
 /// Parameters of a ping-pong.
@@ -40,8 +41,8 @@ pub struct PingpongOutcome {
     pub injected: [u64; 4],
 }
 
-/// Runs the ping-pong as client, which sends first, or as server. `meet` connects or accepts. It is called only after
-/// everything on this side is ready, so that local errors are reported at once.
+/// Runs the ping-pong as client, which sends first, or as server. `meet` connects to the other side or accepts its
+/// connection. It is called only once this side is ready, so that local errors are reported at once.
 ///
 /// # Errors
 /// Returns a [`PeerError`].
@@ -97,7 +98,7 @@ pub fn pingpong(
 /// Removes an empty capture after a failed connection, so that the next attempt can use its name again.
 fn forget(capture: Option<&Path>) {
     if let Some(path) = capture.filter(|path| path.is_file()) {
-        // An error is ignored: the next attempt reports the existing file.
+        // An error is ignored here, because the next attempt reports that the file exists.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -106,7 +107,7 @@ struct Game {
     sent: u32,
     done: u32,
     received: u32,
-    /// `true` if a message arrived that was not answered.
+    /// `true` if a message has arrived that is not answered yet.
     outstanding: bool,
 }
 

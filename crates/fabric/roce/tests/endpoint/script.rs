@@ -332,7 +332,7 @@ fn invalid_transitions_are_refused_with_both_states() {
     let path = side.path();
     let error = endpoint.ready_to_receive(qp, path).unwrap_err();
     assert_eq!(error, TransitionError::State { qp, from: State::Reset, to: State::ReadyToReceive, needs: State::Init });
-    assert!(error.to_string().contains("only from Init can it become ReadyToReceive"), "{error}");
+    assert!(error.to_string().contains("it can enter ReadyToReceive only from Init"), "{error}");
     let span = stentor_fabric::Span { region: stentor_fabric::RegionId(0), offset: 0, bytes: 0 };
     assert_eq!(endpoint.post_receive(qp, span, 1), Err(PostError::NotReady { qp, state: QpState::Error }));
     endpoint.init(qp).unwrap();
@@ -352,7 +352,10 @@ fn invalid_requests_are_refused_when_posted() {
     let (mut a, b) = pair(&Setup { kind: QpKind::Unreliable, ..Setup::default() });
     let (local, remote) = (a.span(0, 8), b.remote(0));
     let read = Work::signalled(1, Request::Read { local, remote });
-    assert_eq!(a.endpoint.post_send(a.qp, &read), Err(PostError::Unsupported("that on an unreliable connection")));
+    assert_eq!(
+        a.endpoint.post_send(a.qp, &read),
+        Err(PostError::Unsupported("READ or atomic operation on an unreliable connection"))
+    );
     let outside = a.span(2048 * 8 - 4, 8);
     let send = Work::signalled(1, Request::Send { data: Data::Region(outside), imm: None });
     assert_eq!(
