@@ -1,5 +1,5 @@
-//! The conformance suite of all fabrics over real sockets on 127.x.y.z:4791: on a good network, on a faulty one, and
-//! with the packet sizes of an Ethernet.
+//! Runs the conformance suite of all fabrics over real sockets on 127.x.y.z:4791: on a good network, on a faulty
+//! network, and with the packet sizes of an Ethernet.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ fn bed(count: usize, change: fn(&mut RoceConfig)) -> Processes<RoceFabric> {
     let addresses = loopback_addresses(count, TCP_PORT);
     let start = move |process: ProcessId| {
         let net = NetConfig::new("test", process, addresses.clone()).key(*b"a key of this test");
-        // Some cases wait until a queue pair gives up.
+        // Some cases wait until a queue pair fails because of this timeout.
         let rnr_timeout = Duration::from_millis(60);
         let mut config = RoceConfig { rnr_timeout, seed: process.0.into(), ..RoceConfig::default() };
         change(&mut config);
         RoceFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
     };
-    // A NIC makes progress while its process does something else.
+    // Drive the fabric between calls, as a NIC would make progress while its process does other work.
     Processes { drive: RoceFabric::drive, patience: 400_000, ..Processes::start(count, start) }
 }
 
@@ -37,7 +37,7 @@ fn suite_passes_with_ethernet_packets() {
 
 const BAD: Chances = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.02, delay: 0 };
 
-/// Omits the slow cases, in which a queue pair gives up, and the cases that need unreliable connections in order.
+/// Omits slow cases, in which a queue pair fails by a timeout, and cases that need order on unreliable connections.
 #[test]
 fn suite_passes_on_a_faulty_network() {
     let topics = ["write::", "read::", "ring::", "send::all", "atomic::", "imm::data", "queue::one", "source::"];

@@ -1,4 +1,4 @@
-//! A network whose faults change at run time: packets that are cut off arrive only after the cut ends.
+//! Tests a network whose faults change at run time. While a path is cut, packets do not arrive; after the cut, they do.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -11,13 +11,14 @@ use stentor_fabric_roce::driver::Faults;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Much longer than a packet takes on loopback, and much shorter than a queue pair retries.
+/// Time that is much longer than the delivery of a packet on loopback, and much shorter than the retries of a queue
+/// pair.
 const MOMENT: Duration = Duration::from_millis(30);
 const WRITER: ProcessId = ProcessId(0);
 const OWNER: ProcessId = ProcessId(1);
 const PURPOSE: Purpose = Purpose(1);
 
-/// Two processes; the first writes into a region of the second.
+/// Two processes, of which the first writes into a region of the second.
 struct Bed {
     both: [RoceFabric; 2],
     qp: QpId,
@@ -43,7 +44,7 @@ impl Bed {
         let mut bed = Bed { both, qp, region, addresses };
         let since = Instant::now();
         while bed.both[0].state(qp) != QpState::Ready || bed.both[1].state(other) != QpState::Ready {
-            assert!(since.elapsed() < PATIENCE, "they do not meet");
+            assert!(since.elapsed() < PATIENCE, "the processes have not connected");
             bed.drive();
         }
         bed
@@ -62,7 +63,7 @@ impl Bed {
         self.both[0].write_inline(self.qp, value, &value.to_le_bytes(), target, false).expect("posted");
     }
 
-    /// Returns whether a value arrives within `patience`.
+    /// Returns whether the value `value` arrives in the region within `patience`.
     fn comes(&mut self, value: u64, patience: Duration) -> bool {
         let since = Instant::now();
         while since.elapsed() < patience {
@@ -79,7 +80,7 @@ impl Bed {
 fn write_that_is_cut_off_arrives_after_the_cut() {
     let mut bed = Bed::new(41, true);
     bed.write(1);
-    assert!(bed.comes(1, PATIENCE), "nothing is wrong yet");
+    assert!(bed.comes(1, PATIENCE), "writes arrive before the cut");
     let [writer, owner] = bed.addresses.map(Into::into);
     let deaf = (1, Faults { from: vec![writer], ..Faults::default() });
     let mute = (0, Faults { to: vec![owner], ..Faults::default() });
@@ -93,7 +94,7 @@ fn write_that_is_cut_off_arrives_after_the_cut() {
         assert!(bed.both[process].device_mut().set_faults(&Faults::default()));
         assert!(bed.comes(value, PATIENCE), "{faults:?}");
     }
-    // A cut of another direction or address has no effect.
+    // A cut of another direction or address does not affect the writes.
     assert!(bed.both[1].device_mut().set_faults(&Faults { from: vec![owner], ..Faults::default() }));
     bed.write(9);
     assert!(bed.comes(9, PATIENCE));

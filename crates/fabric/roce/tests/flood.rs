@@ -1,5 +1,5 @@
-//! Overload: one call receives a bounded number of packets, packets without room in the socket are counted, and no
-//! other packet is lost.
+//! Tests overload: one call receives a bounded number of packets, packets for which the socket has no room are counted,
+//! and no other packet is lost.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -9,8 +9,9 @@ use stentor_fabric_roce::peer::{Peer, PeerConfig};
 use stentor_wire::{Bth, Headers, Message, Psn, Repr, Reth};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum of one call of `receive`: packets or bytes, plus the rest of a datagram.
+/// Maximum number of packets that one call of `receive` processes, plus the rest of a datagram.
 const MOST_PACKETS: u64 = 256;
+/// Maximum number of bytes that one call of `receive` processes, plus the rest of a datagram.
 const MOST_BYTES: u64 = 1 << 20;
 const DATAGRAM_BYTES: u64 = 64 << 10;
 const RUN: u64 = 15;
@@ -48,7 +49,7 @@ fn send(port: &mut Port, to: &Peer, count: usize, payload_bytes: usize) {
     assert_eq!(port.counters().unsent, 0);
 }
 
-/// Receives until nothing is left. Returns the number of packets of each call.
+/// Receives until no packet is left. Returns the number of packets that each call received.
 fn drain(peer: &mut Peer) -> Vec<u64> {
     let mut intakes = Vec::new();
     let since = Instant::now();
@@ -73,14 +74,14 @@ fn one_receive_call_is_bounded_in_packets_and_bytes() {
     from.enable_runs();
     from.run_to(address(2).into(), true);
     let mut to = peer(2, true);
-    assert!(to.pump.port().takes_runs(), "Linux 5.0 and later");
+    assert!(to.pump.port().takes_runs(), "runs are received on Linux 5.0 and later");
     for (payload_bytes, count, most) in
         [(64, 600, MOST_PACKETS + RUN), (4096, 400, (MOST_BYTES + DATAGRAM_BYTES) / 4096)]
     {
         let (before, lost) = (to.endpoint.counters().received, to.pump.port().counters().overflowed);
         send(&mut from, &to, count, payload_bytes);
         let mut intakes = drain(&mut to);
-        // The kernel reports dropped packets with the next packet.
+        // The kernel reports dropped packets only with the next packet, so send one.
         send(&mut from, &to, 1, payload_bytes);
         assert_eq!(drain(&mut to), [1]);
         intakes.push(1);
@@ -106,7 +107,8 @@ fn sent_packets_equal_received_and_dropped_packets() {
     let mut to = peer(4, false);
     let elsewhere = dropped_on_the_way();
     let mut sent = 0;
-    // Nothing is received meanwhile, so the socket's buffer overflows. It is larger with a privilege.
+    // Packets are not received during this loop, so the socket's buffer overflows. The buffer is larger if the process
+    // has a privilege.
     while sent < 60_000 {
         send(&mut from, &to, 1000, 64);
         sent += 1000;
@@ -117,7 +119,7 @@ fn sent_packets_equal_received_and_dropped_packets() {
     let (received, lost) = (to.endpoint.counters().received, to.pump.port().counters().overflowed);
     let missing = sent + 1 - received - lost;
     let elsewhere = dropped_on_the_way() - elsewhere;
-    println!("of {} packets {received} came, {lost} had no room", sent + 1);
+    println!("of {} packets, {received} were received and {lost} had no room", sent + 1);
     assert!(missing <= elsewhere, "{missing} packets are missing, {elsewhere} were dropped on the way");
     assert!(lost > 0 && received > 0);
     assert_eq!(to.endpoint.counters().unknown_qp, received);

@@ -1,6 +1,6 @@
-//! Peers whose packets have individual IPv4 identifications, like those of the kernel and of NICs. A plain socket does
-//! not report identifications, but the ICRC covers them. If the peer announces them when it connects, its packets are
-//! accepted. Otherwise they count as damaged.
+//! Tests peers whose packets have individual IPv4 identifications, like those of the kernel and of NICs. A plain socket
+//! does not report identifications, but the ICRC covers them. If a peer announces such identifications when it
+//! connects, its packets are accepted. Otherwise they count as damaged.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn address(net: u8, last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 64 + (std::process::id() % 128) as u8, net, last)
 }
 
-/// The peer's end of the connection; the test makes its packets.
+/// The peer's end of the connection. The test itself creates the packets of this end.
 struct Card {
     pair: Pair,
     theirs: Option<Pair>,
@@ -38,7 +38,7 @@ impl Transport for Card {
     }
 
     fn meet(&mut self, _: QpId, _: &End, theirs: &End) -> Result<(), String> {
-        let End::QueuePair(theirs) = theirs else { return Err("no queue pair".to_owned()) };
+        let End::QueuePair(theirs) = theirs else { return Err("the end is not a queue pair".to_owned()) };
         self.theirs = Some(*theirs);
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Bed {
         let net = |me| NetConfig::new("test", me, addresses.clone()).key(KEY);
         let mut fabric = RoceFabric::start(net(ME), RoceConfig::default()).expect("sockets");
         let region = fabric.register(RegionSpec { purpose: PURPOSE, writer: PEER, bytes: 64 }).expect("memory");
-        fabric.grant(region, PEER, Access::Write).expect("granted");
+        fabric.grant(region, PEER, Access::Write).expect("the region is granted");
         let gid = peer.to_ipv6_mapped();
         let pair = Pair { number: 0x22, psn: FIRST_PSN, mtu: 1024, gid, lid: 0, reads: 16, runs: false, identified };
         let socket = UdpSocket::bind((peer, 0)).expect("a socket");
@@ -95,15 +95,15 @@ impl Bed {
         let theirs = self.peer.connect(&mut self.card, (ME, SERVICE), CONFIG, |_, _| Ok(())).expect("made");
         let since = Instant::now();
         while self.fabric.state(ours) != QpState::Ready || self.peer.state(theirs) != Some(QpState::Ready) {
-            assert!(since.elapsed() < PATIENCE, "they do not meet");
+            assert!(since.elapsed() < PATIENCE, "the processes have not connected");
             while self.fabric.next_event().is_some() {}
             self.peer.pump(&mut self.card);
         }
     }
 
-    /// Returns a WRITE of one word with an identification.
+    /// Returns packet `n`, a WRITE of one word, as it is sent with the identification `id`.
     fn packet(&self, n: u32, value: u64, id: u16) -> Vec<u8> {
-        let region = self.peer.remotes().resolve(ME, PURPOSE).expect("granted");
+        let region = self.peer.remotes().resolve(ME, PURPOSE).expect("the region is granted");
         let place = self.peer.remotes().place(&region);
         let reth = Reth { va: place.base, rkey: place.key as u32, bytes: 8 };
         let number = self.card.theirs.expect("met").number;
@@ -118,7 +118,8 @@ impl Bed {
         bytes
     }
 
-    /// Sends a packet and waits until it is received. Returns the number of damaged packets, and the written word.
+    /// Sends a packet and waits until it is received. Returns the number of packets that count as damaged, and the word
+    /// in the region.
     fn send(&mut self, packet: &[u8]) -> (u64, u64) {
         let received = self.fabric.device().counters().received + 1;
         self.socket.send_to(packet, (self.envelope.ip.destination(), 4791)).expect("sent");
@@ -139,7 +140,7 @@ fn announced_identifications_are_accepted() {
         let packet = bed.packet(n as u32, 100 + n as u64, id);
         assert_eq!(bed.send(&packet), (0, 100 + n as u64), "identification {id:#x}");
     }
-    // The check is weaker, but it still exists.
+    // The check is weaker for such a peer, but damage is still detected.
     let mut damaged = bed.packet(5, 105, 0x2345);
     damaged[30] ^= 1;
     assert_eq!(bed.send(&damaged), (1, 104));

@@ -1,4 +1,4 @@
-//! A process with unsent packets does not sleep, although it waits for an event.
+//! Tests that a process with unsent packets does not sleep when it waits for an event.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use stentor_fabric_roce::driver::Mode;
 use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
 use stentor_fabric_roce::peer::{Destination, Peer, PeerConfig};
 
-/// More packets than one call sends. No arriving packet wakes the process for the rest, because an unreliable
-/// connection has no responses.
+/// Posts more packets than one call sends. No packet arrives that would wake the process to send the rest, because an
+/// unreliable connection has no responses.
 #[test]
 fn process_with_unsent_packets_does_not_sleep() {
     const BYTES: u32 = 1 << 20;
@@ -33,6 +33,6 @@ fn process_with_unsent_packets_does_not_sleep() {
             break;
         }
         let idle = peer.pump.idle(&peer.endpoint, longest);
-        assert!(idle < Duration::from_millis(1), "{sent} packets are gone, and it sleeps for {idle:?}");
+        assert!(idle < Duration::from_millis(1), "{sent} packets are sent, and the process would sleep for {idle:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Every packet of a seeded conversation equals the recorded one.
+//! Checks that every packet of seeded conversations equals the recorded one.
 //!
 //! Two endpoints communicate in virtual time over a network with the faults of a profile. `packets.txt` has a line per
 //! seed: counts, the end time, and a hash. The hash covers each packet with its headers and its time, each completion,
@@ -27,7 +27,7 @@ const WORDS: usize = 4096;
 const BYTES: u64 = (WORDS * 8) as u64;
 const RECEIVE_BYTES: u32 = 2048;
 const LENGTHS: [u64; 10] = [0, 8, 16, 255, 256, 257, 1024, 1500, 2048, 4096];
-/// More than 32 packets, so such a READ is requested in pieces.
+/// Length of a READ with more than 32 response packets, so that it is requested in pieces.
 const LONG_READ: u32 = 10_000;
 /// A network that drops every packet.
 const DEAD: Faults = Faults { loss: 1, repetition: 0, damage: 0, jitter: 0, congestion: 0 };
@@ -37,10 +37,10 @@ struct Profile {
     name: &'static str,
     kind: QpKind,
     faults: Faults,
-    /// One request in `wrong` requests, on average, is invalid or finds no receive. 0 means that none is.
+    /// On average, one request in `wrong` requests is invalid or finds no receive. 0 means that all requests are valid.
     wrong: u64,
-    /// One step in `trouble` steps, on average, interrupts the network for a while or breaks the queue pair. 0 means
-    /// that none does.
+    /// On average, one step in `trouble` steps interrupts the network for a while or breaks the queue pair. 0 means
+    /// that no step does.
     trouble: u64,
 }
 
@@ -54,7 +54,7 @@ const PROFILES: [Profile; 5] = [
     Profile { name: "trouble", kind: QpKind::Reliable, faults: BAD, wrong: 60, trouble: 100 },
 ];
 
-/// Observations of a conversation.
+/// Recorded results of a conversation.
 #[derive(Default)]
 struct Record {
     hasher: Hasher,
@@ -100,11 +100,11 @@ impl Record {
 /// One side, and its progress.
 struct Actor {
     side: Side,
-    /// Headers around the packets to the peer.
+    /// Headers around packets to the peer.
     envelope: Envelope,
     posted: u64,
     receives: u64,
-    /// The key to this side's memory that the peer knows.
+    /// Key to this side's memory that the peer uses.
     told: u32,
 }
 
@@ -124,7 +124,7 @@ impl Actor {
         }
     }
 
-    /// Posts a request that the seed selects. Returns whether it was accepted.
+    /// Posts a random request. Returns whether it was accepted.
     fn post(&mut self, random: &mut SplitMix64, peer_key: u32, profile: &Profile) -> bool {
         let id = self.posted;
         self.posted += 1;
@@ -154,7 +154,7 @@ impl Actor {
         self.side.endpoint.post_send(self.side.qp, &Work { id, request, signalled, solicited }).is_ok()
     }
 
-    /// Revokes the key and grants another one. The peer learns it later.
+    /// Revokes the key and grants another one. The peer uses the new key only later.
     fn renew_key(&mut self) {
         let memory = self.side.endpoint.memory_mut();
         memory.revoke(self.side.key);
@@ -222,7 +222,7 @@ impl<'a> Talk<'a> {
         )
     }
 
-    /// One side posts, sends, and processes completions.
+    /// Lets one side post requests, send packets, and process completions.
     fn act(&mut self, at: usize) {
         let peer_key = self.actors[1 - at].told;
         let actor = &mut self.actors[at];
@@ -253,7 +253,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Breaks both queue pairs if they are not broken, and connects them again.
+    /// Breaks both queue pairs, unless they are broken already, and connects them again.
     fn begin_anew(&mut self) {
         self.record.lives += 1;
         let life = self.record.lives as u32;
@@ -300,7 +300,7 @@ impl<'a> Talk<'a> {
         let unsent = self.actors.iter().any(|actor| actor.side.endpoint.has_more()).then_some(self.now + 1_000);
         let Some(next) = deadlines.chain(self.network.next()).chain(busy).chain(unsent).min() else { return false };
         self.now = self.now.max(next);
-        assert!(self.now < 60_000 * MS, "a minute has passed");
+        assert!(self.now < 60_000 * MS, "the conversation has not ended after 60 s");
         while let Some((to_b, packet)) = self.network.arrived(self.now) {
             self.actors[usize::from(to_b)].side.take(self.now, &packet);
         }
@@ -326,7 +326,7 @@ fn packets_are_as_recorded() {
     let differ: Vec<_> = recorded.lines().zip(fresh.lines()).filter(|(was, is)| was != is).collect();
     if let Some((was, is)) = differ.first() {
         panic!(
-            "{} of {SEEDS} seeds differ, the first is\nrecorded: {was}\nnow:      {is}\nIf that is meant, run \
+            "{} of {SEEDS} seeds differ, the first is\nrecorded: {was}\nnow:      {is}\nIf the change is intended, run \
              STENTOR_RECORD=1 cargo test -p stentor-fabric-roce --test packets",
             differ.len()
         );

@@ -1,4 +1,4 @@
-//! Errors of a peer that cannot work.
+//! Tests the errors of peers that cannot communicate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -23,11 +23,12 @@ fn addresses_of_two_families_are_reported() {
     assert!(words.contains("the peer has ::1 and this side 127.215.") && words.contains("both IPv6"), "{words}");
 }
 
-/// The cause may be a path MTU that the interface does not accept; the counters alone do not show it.
+/// The error must contain the kernel's reason, for instance a path MTU that the interface does not accept. The counters
+/// alone do not show the reason.
 #[test]
 fn error_of_the_kernel_is_reported() {
     let mut peer = peer(2);
-    // No packet leaves the loopback address for a network.
+    // The kernel refuses packets from a loopback address to another network.
     peer.connect(&at([192, 0, 2, 1])).expect("connects");
     let request = Request::Send { data: Data::Inline(b"hello"), imm: None };
     peer.endpoint.post_send(peer.qp, &Work::signalled(1, request)).expect("posts");

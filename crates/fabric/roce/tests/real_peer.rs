@@ -1,5 +1,5 @@
-//! This endpoint and the Linux kernel's: WRITE, WRITE_IMM, SEND, READ and atomics in both directions. Both sides verify
-//! the contents. Ignored by default, because the other side is `peer/verbs.c` in a guest; see `peer/run.sh` (step
+//! Tests this endpoint with the Linux kernel's: WRITE, WRITE_IMM, SEND, READ and atomics in both directions. Both sides
+//! verify the data. Ignored by default, because the other side is `peer/verbs.c` in a guest; see `peer/run.sh` (step
 //! `roce-peer` of `cargo xtask test`).
 
 use std::io::{Read, Write};
@@ -40,9 +40,9 @@ fn load(peer: &Peer, span: Span) -> Vec<u8> {
     bytes.take(span.bytes as usize).collect()
 }
 
-/// Checks that the guest accepted runs. The kernel here splits runs before they reach the guest, whose Soft-RoCE sees
-/// the identifications and covers them in the ICRC. If it dropped the split packets, all but the first of each run
-/// would have been retransmitted.
+/// Checks that the guest accepted packets of runs. The host's kernel splits runs before they reach the guest, and the
+/// guest's Soft-RoCE checks the ICRC with the identifications. If Soft-RoCE had dropped these packets, all packets
+/// except the first of each run would have been retransmitted.
 fn runs_were_taken(peer: &Peer) {
     let (in_runs, again) = (peer.pump.port().counters().in_runs, peer.endpoint.counters().retransmitted);
     println!("counters: {}; in runs: {in_runs}", peer.counters());
@@ -108,8 +108,8 @@ fn every_operation_works_with_the_kernel() {
     peer.linger(Duration::from_millis(200)).unwrap();
     let mut verdict = [0; 2];
     meeting.stream().read_exact(&mut verdict).unwrap();
-    assert_eq!(&verdict, b"ok", "the guest's log says more");
-    // Results of the kernel's operations: a WRITE of 5000 bytes at an odd address, and atomics.
+    assert_eq!(&verdict, b"ok", "the guest reports an error; see its log");
+    // Check the results of the kernel's operations: a WRITE of 5000 bytes at an odd address, and atomics.
     let all = load(&peer, Span { region: shared, offset: 0, bytes: 65536 });
     assert_eq!(all[1..5001], pattern(5000), "the kernel's WRITE");
     assert_eq!((all[0], all[5001]), (0, 0));

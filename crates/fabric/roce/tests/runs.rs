@@ -1,4 +1,4 @@
-//! Packets in runs (UDP_SEGMENT and UDP_GRO) over real sockets arrive correctly and are captured correctly.
+//! Tests that packets in runs (UDP_SEGMENT and UDP_GRO) over real sockets arrive correctly and are captured correctly.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ fn data_in_runs_arrives_and_captures_are_correct() {
     for mtu in [1024, 4096] {
         let files = ["a", "b"].map(|name| folder.join(format!("{name}-{mtu}.pcap")));
         let (mut a, mut b) = (half(1, mtu, true, Some(files[0].clone())), half(2, mtu, true, Some(files[1].clone())));
-        assert!(a.peer.pump.port().takes_runs(), "Linux 5.0 and later");
+        assert!(a.peer.pump.port().takes_runs(), "runs are received on Linux 5.0 and later");
         connect(&mut a, &mut b);
         (1..=8).for_each(|salt| write(&mut a, &mut b, salt));
         assert_eq!(b.peer.endpoint.counters().bad_icrc, 0);
@@ -97,7 +97,8 @@ fn data_in_runs_arrives_and_captures_are_correct() {
                 ids.push(ip.id);
             }
             assert!(captured.len() > 8 * 16);
-            // Packets are captured before they are sent, or as they were in flight when they arrive.
+            // Sent packets are captured before the kernel numbers them, and received packets with their
+            // identifications.
             assert_eq!(ids.contains(&1), file == &files[1], "{ids:?}");
         }
     }
@@ -110,7 +111,7 @@ fn ip_bytes(frame: &[u8]) -> usize {
     frame.len() - at
 }
 
-/// A peer that did not announce runs would drop all packets of a run but the first.
+/// A peer that did not announce runs would drop all packets of a run except the first.
 #[test]
 fn peer_without_runs_gets_single_packets() {
     let (mut a, mut b) = (half(3, 1024, false, None), half(4, 1024, true, None));
@@ -157,8 +158,8 @@ fn damage_in_a_run_is_detected() {
     assert_eq!(landed, [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0]);
 }
 
-/// IPv6 has no identifications, so every packet of a run has the ICRC of a single one. A loopback device has one IPv6
-/// address, so this peer is connected to itself.
+/// IPv6 has no identifications, so a packet of a run has the same ICRC as a single packet. The loopback device has only
+/// one IPv6 address, so this peer is connected to itself.
 #[test]
 fn runs_arrive_over_ipv6() {
     let since = Instant::now();
@@ -170,7 +171,7 @@ fn runs_arrive_over_ipv6() {
             Err(PeerError::Port(PortError::NotHere { .. })) => {
                 panic!("this host has no IPv6 address ::1: run sysctl net.ipv6.conf.lo.disable_ipv6=0");
             }
-            // Another test run on this machine uses the port.
+            // Another test run on this machine uses the port, so try again.
             Err(PeerError::Port(PortError::Taken { .. })) if since.elapsed() < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(50));
             }

@@ -1,5 +1,5 @@
-//! Two endpoints and a network that drops, duplicates, reorders, delays and corrupts packets. All posted requests are
-//! carried out exactly once and in order.
+//! Simulates two endpoints and a network that drops, duplicates, reorders, delays and corrupts packets. All posted
+//! requests are executed exactly once and in order.
 //!
 //! `STENTOR_ROCE_SEEDS` is the number of runs (40 by default). A failure reports its seed, and `STENTOR_ROCE_SEED` runs
 //! that seed only.
@@ -12,7 +12,7 @@ use stentor_fabric::{Opcode, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Counters, Data, Request};
 
 const OPERATIONS: u64 = 60;
-/// Offset of the words for atomics; WRITEs use other offsets.
+/// Offset of the words for atomics. WRITEs use other offsets.
 const COUNTER: u64 = 8;
 /// Offset of memory that is never written.
 const CONSTANT: usize = 12 * 1024;
@@ -31,7 +31,7 @@ struct Plan {
     reads: std::collections::HashMap<u64, (u64, u32)>,
 }
 
-/// Returns the offset for the data of a READ, which no other outstanding READ uses.
+/// Returns the local offset for the data of READ `id`. No other outstanding READ uses it.
 fn read_place(id: u64) -> u64 {
     (8 + id % 24) * 1024
 }
@@ -76,7 +76,8 @@ fn post(random: &mut SplitMix64, plan: &mut Plan, side: &mut Side, peer_key: u32
         _ => {
             let place = 2048 + id * 64;
             let local = side.span(place, 8);
-            // Compare-and-swap counts in the second word for atomics. Each one succeeds because they are in order.
+            // Compare-and-swaps increment the second word for atomics. Each of them succeeds, because they are executed
+            // in order.
             let old = u64::from_ne_bytes(plan.image[16..24].try_into().unwrap());
             plan.image[16..24].copy_from_slice(&(old + 3).to_ne_bytes());
             side.post(id, Request::CompareSwap { local, remote: remote(16), expected: old, new: old + 3 });
@@ -86,7 +87,7 @@ fn post(random: &mut SplitMix64, plan: &mut Plan, side: &mut Side, peer_key: u32
     plan.posted += 1;
 }
 
-/// Processes the completions of one side. Received messages must be those that the other side posted.
+/// Processes the completions of one side. Checks that received messages are those that the other side posted.
 fn collect(own: &mut Plan, other: &mut Plan, side: &mut Side, constant: &[u8], reliable: bool) {
     for completion in side.completions() {
         assert_eq!(completion.status, Status::Success, "{completion:?}");
@@ -102,7 +103,11 @@ fn collect(own: &mut Plan, other: &mut Plan, side: &mut Side, constant: &[u8], r
                         (message.0, message.1, message.2) == (completion.opcode, completion.bytes, completion.imm)
                             && (completion.opcode == Opcode::RecvWriteImm || message.3 == data)
                     };
-                    other.received + other.messages[other.received..].iter().position(same).expect("nobody sent it")
+                    other.received
+                        + other.messages[other.received..]
+                            .iter()
+                            .position(same)
+                            .expect("the other side sent this message")
                 };
                 let (opcode, length, imm, sent) = &other.messages[at];
                 assert_eq!((completion.opcode, completion.bytes, completion.imm), (*opcode, *length, *imm));
@@ -114,7 +119,7 @@ fn collect(own: &mut Plan, other: &mut Plan, side: &mut Side, constant: &[u8], r
                 side.endpoint.post_receive(side.qp, span, slot).unwrap();
             }
             _ => {
-                assert_eq!(completion.id, own.completed, "completions come in the order of posting");
+                assert_eq!(completion.id, own.completed, "requests complete in the order of posting");
                 own.completed += 1;
                 if let Some((from, length)) = own.reads.get(&completion.id)
                     && *length > 0
@@ -170,10 +175,10 @@ fn run(seed: u64, faults: Faults, setup: &Setup) -> (Counters, Counters) {
         let deadlines = sides.iter().filter_map(|side| side.endpoint.next_deadline());
         let busy = (!posted).then_some(now + 3_000);
         let Some(next) = deadlines.chain(network.next()).chain(busy).min() else {
-            panic!("nothing will ever happen any more: {:?}", counters(&sides[0], &sides[1]));
+            panic!("neither a packet is in flight nor a timer runs: {:?}", counters(&sides[0], &sides[1]));
         };
         now = now.max(next);
-        assert!(now < 60_000 * MS, "a minute has passed: {:?}", counters(&sides[0], &sides[1]));
+        assert!(now < 60_000 * MS, "the run has not ended after 60 s: {:?}", counters(&sides[0], &sides[1]));
         while let Some((to_b, packet)) = network.arrived(now) {
             sides[usize::from(to_b)].take(now, &packet);
         }
@@ -192,8 +197,8 @@ fn verify(plans: &[Plan; 2], sides: &[Side; 2]) {
         assert_eq!(plan.received, plan.messages.len(), "messages");
         let memory = peer.bytes(peer.shared);
         let word = |at: usize| u64::from_ne_bytes(memory[at..at + 8].try_into().unwrap());
-        assert_eq!(word(COUNTER as usize), plan.additions, "every addition once");
-        assert!(memory[16..CONSTANT] == plan.image[16..], "what was written");
+        assert_eq!(word(COUNTER as usize), plan.additions, "each addition is executed once");
+        assert!(memory[16..CONSTANT] == plan.image[16..], "written data");
     }
 }
 

@@ -1,6 +1,6 @@
-//! Throughput and latency compared with plain UDP sockets in the same run. Ignored by default; needs two cores without
-//! other load and a release build:
-//! `cargo test --release -p stentor-fabric-roce --test speed -- --ignored --nocapture --test-threads 1`.
+//! Compares throughput and latency with plain UDP sockets in the same run. Ignored by default, because it needs two
+//! cores without other load and a release build: `cargo test --release -p stentor-fabric-roce --test speed -- --ignored
+//! --nocapture --test-threads 1`.
 //!
 //! All traffic uses the loopback device, all sides poll, and results are medians of interleaved rounds.
 
@@ -17,11 +17,11 @@ use stentor_testutil::median;
 use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
 
 const ROUNDS: usize = 7;
-/// Number of trials, of which the best counts, because a shared machine is sometimes slow.
+/// Number of trials. One successful trial is enough, because a shared machine is sometimes slow.
 const TRIALS: usize = 3;
 const TURNS: u64 = 20_000;
 
-/// Returns a fixed address, because measurements on two cores run alone.
+/// Returns a fixed address. No other test uses it meanwhile, because measurements on two cores run alone.
 fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 211, 7, last)
 }
@@ -55,7 +55,7 @@ fn within(what: &str, mut trial: impl FnMut() -> bool) {
     assert!((0..TRIALS).any(|_| trial()), "{what}: below the bar in each of {TRIALS} trials");
 }
 
-/// WRITEs 8 bytes and waits until the other side has written 8 bytes. Returns the round-trip time in µs.
+/// Exchanges WRITEs of 8 bytes with the other side, `turns` times. Returns the round-trip time in µs.
 fn play(half: &mut Half, key: u32, begins: bool, turns: u64) -> f64 {
     let since = Instant::now();
     for turn in 1..=turns {
@@ -161,7 +161,7 @@ fn bandwidth(runs: bool) -> f64 {
     bandwidth_beside(None, runs).0
 }
 
-/// Sends as many unsolicited packets as the connection beside it.
+/// A host without a connection that sends unsolicited packets at the rate of the connection.
 struct Stranger {
     port: Port,
     envelope: Envelope,
@@ -287,9 +287,9 @@ fn bandwidths() -> bool {
     ours >= 0.6 * plain && our_runs >= 0.6 * plain_runs
 }
 
-/// Both rates are measured with a stranger that sends as many packets as the connection: once to the connection's port,
-/// and once to another port that only loads the kernel. The cost of sending them is therefore in both rates, and the
-/// cost of receiving them only in one.
+/// Measures the connection's rate twice, each time with a stranger that sends as many packets as the connection. The
+/// stranger sends first to the connection's port, and then to another port, which loads only the kernel. The cost of
+/// sending these packets is therefore in both rates, and the cost of receiving them only in the first.
 #[test]
 #[ignore = "measures: see the top of the file"]
 fn connection_keeps_its_rate_under_an_equal_flood() {
@@ -305,7 +305,7 @@ fn beside_a_flood(runs: bool) -> bool {
     for _ in 0..ROUNDS {
         let (rate, came) = bandwidth_beside(Some(&mut at_us), runs);
         beside.push(rate / 1e6);
-        // At most a full socket buffer is lost, and the packets in flight at the end.
+        // At most the contents of a full socket buffer and the packets in flight at the end are missing.
         assert!(came as f64 * 4096.0 > 0.5 * rate * STREAM.as_secs_f64(), "{came} of the stranger's packets came");
         drop(at_us);
         let mut aside = Stranger::new(address(4));

@@ -1,5 +1,5 @@
-//! A stranger on the port, over real sockets. Each invalid packet is counted under its cause and changes nothing. The
-//! connection continues to work, even while the port is flooded.
+//! Tests a stranger that sends packets to the port, over real sockets. Each invalid packet is counted under its cause
+//! and changes nothing. The connection continues to work, even while the stranger floods the port.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ struct Side {
     destination: Destination,
 }
 
-/// Returns A, and B, to which the stranger sends.
+/// Returns the two connected sides A and B. The stranger sends to B.
 fn sides(net: u8, runs: bool) -> (Side, Side) {
     let make = |last| {
         let config = PeerConfig { mode: Some(Mode::Plain), runs, ..PeerConfig::new(address(net, last).into()) };
@@ -55,7 +55,7 @@ fn write(a: &mut Side, b: &mut Side, value: u64) {
             assert_eq!((completion.id, completion.status), (value, Status::Success));
             break;
         }
-        assert!(since.elapsed() < Duration::from_secs(20), "the connection is dead: {}", b.peer.counters());
+        assert!(since.elapsed() < Duration::from_secs(20), "the WRITE has not completed: {}", b.peer.counters());
     }
     assert_eq!(b.peer.endpoint.memory().words(b.shared)[0].load(Ordering::Relaxed), value);
 }
@@ -180,15 +180,16 @@ fn flood(net: u8, runs: bool) {
         assert!(value > 100, "{value} WRITEs in a second");
     });
     b.peer.linger(Duration::from_millis(50)).expect("drives");
-    // The kernel reports dropped packets with the next packet.
+    // The kernel reports dropped packets only with the next packet, so send one.
     write(&mut a, &mut b, u64::MAX);
     b.peer.linger(Duration::from_millis(5)).expect("drives");
     let counters = b.peer.endpoint.counters();
     let strange = sent.load(Ordering::Relaxed);
     let ours = a.peer.endpoint.counters().sent - a.peer.pump.port().counters().unsent;
     let overflowed = b.peer.pump.port().counters().overflowed;
-    // Every packet was counted once under its cause, or was dropped by the socket.
-    let missing = (strange + ours).checked_sub(counters.received + overflowed).expect("more came than was sent");
+    // Check that every packet was counted once under its cause, or was dropped by the socket.
+    let missing =
+        (strange + ours).checked_sub(counters.received + overflowed).expect("no more packets arrived than were sent");
     let elsewhere = dropped_on_the_way() - elsewhere;
     assert!(missing <= elsewhere, "{missing} of {strange} and {ours} are missing: {}", b.peer.counters());
     assert!(counters.wrong_source > 0 && counters.wrong_source <= strange);

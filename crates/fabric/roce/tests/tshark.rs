@@ -1,5 +1,5 @@
-//! Wireshark's dissector reads a capture of every operation as intended and reports no error. Ignored by default,
-//! because it needs `tshark`, which the step `roce-tshark` of `cargo xtask test` installs.
+//! Checks that Wireshark's dissector reads a capture of every operation as intended and reports no error. Ignored by
+//! default, because it needs `tshark`, which the step `roce-tshark` of `cargo xtask test` installs.
 
 mod common;
 
@@ -11,7 +11,7 @@ use stentor_fabric_roce::driver::Pcap;
 use stentor_fabric_roce::endpoint::{Data, Request};
 use stentor_wire::{Headers, IpRepr, Packet, Repr};
 
-/// Delivers all packets until both sides are silent, and captures them.
+/// Delivers packets until neither side sends more, and captures them.
 fn settle(now: u64, a: &mut Side, b: &mut Side, pcap: &mut Pcap, expected: &mut Vec<String>) {
     loop {
         let (from_a, from_b) = (a.packets(now), b.packets(now));
@@ -74,7 +74,7 @@ fn every_operation(kind: QpKind, pcap: &mut Pcap, expected: &mut Vec<String>) {
     }
 }
 
-/// Captures every reason to refuse a request. Each one ends its own connection.
+/// Captures a refusal for every reason. Each refusal breaks its connection, so each uses a new one.
 fn refusals(pcap: &mut Pcap, expected: &mut Vec<String>) {
     // The memory of the posted receive is deregistered: remote operational error.
     let (mut a, mut b) = pair(&Setup::default());
@@ -90,7 +90,7 @@ fn refusals(pcap: &mut Pcap, expected: &mut Vec<String>) {
     b.endpoint.post_receive(b.qp, span, 1).unwrap();
     a.post(1, common::inline_send(&[1; 100]));
     settle(0, &mut a, &mut b, pcap, expected);
-    // No receive is posted: receiver not ready, for each attempt of the other side.
+    // No receive is posted: receiver not ready, once per attempt of the requester.
     let (mut a, mut b) = pair(&Setup { rnr_retries: 1, ..Setup::default() });
     a.post(1, common::inline_send(b"x"));
     settle(0, &mut a, &mut b, pcap, expected);
@@ -128,7 +128,7 @@ fn notification(pcap: &mut Pcap, expected: &mut Vec<String>) {
 #[ignore = "needs tshark: run by `cargo xtask test --only roce-tshark`"]
 fn dissector_reads_every_operation_as_intended() {
     let file = std::env::temp_dir().join(format!("stentor-tshark-{}.pcap", std::process::id()));
-    // May be left over from an earlier process with this id.
+    // Remove a file that an earlier process with the same id may have left.
     let _ = std::fs::remove_file(&file);
     let mut pcap = Pcap::create(&file).unwrap();
     let mut expected = Vec::new();
@@ -140,7 +140,7 @@ fn dissector_reads_every_operation_as_intended() {
     let fields = ["opcode", "destqp", "psn", "a"].map(|name| format!("infiniband.bth.{name}"));
     let fields = fields.into_iter().chain(["infiniband.reth.dmalen".into(), "infiniband.aeth.syndrome".into()]);
     let mut command = Command::new("tshark");
-    // tshark guesses the protocol of a payload. Only the transport matters here.
+    // tshark guesses the protocol of a payload. Disable the guesses, because only the transport is tested here.
     for guess in ["rpcordma", "iser", "nvme-rdma", "smcr", "eoib", "sdp", "mellanox_eoib"] {
         command.args(["--disable-protocol", guess]);
     }
@@ -167,9 +167,10 @@ fn dissector_reads_every_operation_as_intended() {
         opcodes.insert(fields[0].parse::<u8>().unwrap());
         syndromes.extend(fields[5].parse::<u8>());
     }
-    // All opcodes of RC except SEND with invalidate, all of UC, and congestion notifications. Others are never sent.
+    // The capture must have all opcodes of RC except SEND with invalidate, all opcodes of UC, and congestion
+    // notifications. This crate sends no others.
     let all: Vec<u8> = (0..=0x14).chain(0x20..=0x2b).chain([0x81]).collect();
     assert_eq!(opcodes.into_iter().collect::<Vec<_>>(), all, "opcodes");
-    // Acknowledged, receiver not ready, and the four reasons to refuse.
+    // The syndromes are: acknowledged, receiver not ready, and the four reasons for a refusal.
     assert_eq!(syndromes.into_iter().collect::<Vec<_>>(), [0x1f, 0x21, 0x60, 0x61, 0x62, 0x63], "syndromes");
 }

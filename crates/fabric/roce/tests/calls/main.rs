@@ -1,9 +1,9 @@
-//! The results that two processes get from the fabric contract over sockets equal the recorded ones.
+//! Checks that two processes obtain the recorded results from the calls of the fabric contract, over sockets.
 //!
 //! Both processes run the script in `crates/fabric/net/tests/calls`. `calls.txt` records their calls, completions,
-//! events and errors. Packets depend on time here; `packets.rs` records those of the endpoint. After an intended
-//! change, record the results again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-roce --test calls`, and give
-//! the reason in the commit.
+//! events and errors. Packets depend on time here, so they are not recorded; `packets.rs` records the endpoint's
+//! packets. After an intended change, record the results again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-roce
+//! --test calls`, and give the reason in the commit.
 
 #[path = "../../../net/tests/calls/mod.rs"]
 mod calls;
@@ -28,7 +28,7 @@ fn address(process: u8) -> Option<SocketAddr> {
 
 fn start(me: ProcessId) -> RoceFabric {
     let net = NetConfig::new("calls", me, vec![address(0), address(1)]).key(*b"a key of this test");
-    // The script waits until a queue pair gives up.
+    // The script waits until a queue pair fails because of this timeout.
     let config = RoceConfig { rnr_timeout: Duration::from_millis(60), ..RoceConfig::default() };
     RoceFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -17,8 +17,8 @@ use stentor_wire::{Envelope, Psn, RnrTimer};
 /// A packet in flight: the headers around it, and its bytes.
 pub(crate) type Flying = (Envelope, Vec<u8>);
 
-/// Returns the RoCEv2 packets, which begin with their IP headers, of a capture file that the Linux kernel's RoCE driver
-/// produced; see `crates/fabric/wire/tests/golden`.
+/// Returns the RoCEv2 packets, from their IP headers on, of a capture of the Linux kernel's RoCE driver. The captures
+/// are in `crates/fabric/wire/tests/golden`.
 pub(crate) fn golden(name: &str) -> Vec<Vec<u8>> {
     let committed = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/golden").join(name);
     let fresh = std::env::var_os("STENTOR_GOLDEN").map(|folder| FilePath::new(&folder).join(name));
@@ -132,7 +132,7 @@ impl Side {
 
     /// Returns the path that the queue pair was connected with.
     pub(crate) fn path(&self) -> Path {
-        self.path.expect("connected")
+        self.path.expect("the queue pair is connected")
     }
 
     pub(crate) fn remote(&self, offset: u64) -> Remote {
@@ -147,7 +147,7 @@ impl Side {
         self.endpoint.post_send(self.qp, &Work::signalled(id, request)).unwrap();
     }
 
-    /// Returns every packet that this side wants to send now.
+    /// Returns all packets that this side sends at time `now`.
     pub(crate) fn packets(&mut self, now: u64) -> Vec<Flying> {
         let mut all = Vec::new();
         loop {
@@ -193,7 +193,8 @@ pub(crate) fn pair(setup: &Setup) -> (Side, Side) {
     (a, b)
 }
 
-/// Delivers all packets at one instant until neither side sends more. Returns the number of packets.
+/// Delivers packets between both sides, all at time `now`, until neither side sends more. Returns the number of
+/// packets.
 pub(crate) fn settle(now: u64, a: &mut Side, b: &mut Side) -> usize {
     let mut count = 0;
     loop {

@@ -12,13 +12,13 @@ const TRAVEL: u64 = 5_000;
 /// Code point "congestion experienced" of explicit congestion notification.
 const CONGESTED: u8 = 3;
 
-/// Faults of a network. Each is a chance of 1 in n; 0 means never.
+/// Faults of a network. A fault with value n happens to one packet in n on average; 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,
     pub(crate) repetition: u64,
     pub(crate) damage: u64,
-    /// Maximum extra delay of a packet, in nanoseconds.
+    /// Maximum extra delay of a packet, in nanoseconds. This value is not a chance.
     pub(crate) jitter: u64,
     pub(crate) congestion: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Faults {
 pub(crate) struct Network {
     pub(crate) faults: Faults,
     random: SplitMix64,
-    /// Arrival time, number and direction.
+    /// Arrival time, number and direction of each packet in flight.
     flying: BinaryHeap<Reverse<(u64, u64, bool)>>,
     packets: HashMap<u64, Flying>,
     number: u64,

@@ -1,6 +1,6 @@
-//! A stranger (a host without a connection) floods an endpoint that is at work. The endpoint counts its connection's
-//! packets as it would alone, and each packet of the stranger once, under its cause. No other counter and no memory
-//! differs.
+//! A stranger (a host without a connection) floods an endpoint while its connection is in use. The endpoint counts the
+//! packets of its connection as it would without the flood, and each packet of the stranger once, under its cause. No
+//! other counter and no memory differs.
 
 use crate::common::{DOMAIN, Flying, Setup, Side, SplitMix64, inline_write, pair};
 use stentor_fabric::{QpConfig, QpKind, Status};
@@ -12,7 +12,7 @@ use stentor_wire::{
 const ROUNDS: u64 = 400;
 /// Number of stranger's packets for each packet of the connection.
 const FLOOD: u64 = 25;
-/// Number of a queue pair that is created and not connected.
+/// Number of a queue pair that is created but not connected.
 const IDLE_QP: u32 = 0x77;
 
 /// A defect that a stranger adds to a correct packet, and the counter for it.
@@ -44,7 +44,7 @@ fn kinds(b: &Side, setup: &Setup) -> Vec<Kind> {
     };
     let from = |host, bth| made(host, bth, write, 64, |_| ());
     let changed = |change: fn(&mut Vec<u8>)| made(1, expected, write, 64, change);
-    // Precedes everything that was sent, so no response to it is kept.
+    // This PSN precedes all packets that were sent, so no response to it is kept.
     let old = Bth::new(b.number, Psn::new(setup.psn_a).minus(1000));
     let read = Headers::ReadRequest(Reth { va: right.va, rkey: right.rkey, bytes: 8 });
     let mut damaged = from(1, expected);
@@ -56,7 +56,7 @@ fn kinds(b: &Side, setup: &Setup) -> Vec<Kind> {
             &mut c.wrong_source
         }),
         kind("no such queue pair", from(9, Bth { dest_qp: 0x0bad, ..expected }), |c| &mut c.unknown_qp),
-        kind("the same from the peer", from(1, Bth { dest_qp: 0x0bad, ..expected }), |c| &mut c.unknown_qp),
+        kind("no such pair, from peer", from(1, Bth { dest_qp: 0x0bad, ..expected }), |c| &mut c.unknown_qp),
         kind("not connected", from(9, Bth { dest_qp: IDLE_QP, ..expected }), |c| &mut c.not_ready),
         kind("partition", from(1, Bth { pkey: DEFAULT_PKEY ^ 0x100, ..expected }), |c| &mut c.wrong_pkey),
         kind("service", changed(|bytes| bytes[0] |= 0x20), |c| &mut c.wrong_service),
@@ -64,9 +64,9 @@ fn kinds(b: &Side, setup: &Setup) -> Vec<Kind> {
         kind("cut short", changed(|bytes| bytes.truncate(20)), |c| &mut c.malformed),
         kind("empty", changed(Vec::clear), |c| &mut c.malformed),
         kind("damaged", damaged, |c| &mut c.bad_icrc),
-        kind("of what was never sent", acknowledges(Psn::new(setup.psn_b)), |c| &mut c.ghost_responses),
-        kind("of long ago", acknowledges(Psn::new(setup.psn_b).minus(1)), |c| &mut c.stale_responses),
-        kind("of an answer that is gone", made(1, old, read, 0, |_| ()), |c| &mut c.unrepeatable),
+        kind("for a packet never sent", acknowledges(Psn::new(setup.psn_b)), |c| &mut c.ghost_responses),
+        kind("for an old packet", acknowledges(Psn::new(setup.psn_b).minus(1)), |c| &mut c.stale_responses),
+        kind("request for a response that is no longer kept", made(1, old, read, 0, |_| ()), |c| &mut c.unrepeatable),
     ]
 }
 
@@ -114,7 +114,7 @@ fn flooded_endpoint_counts_each_packet_once_and_works_on() {
         for _ in 0..FLOOD {
             let n = random.index(kinds.len());
             let (envelope, transport) = (kinds[n].packet.0, &kinds[n].packet.1[..]);
-            // Packets arrive with either check, depending on whether runs are received.
+            // Which check applies depends on whether runs are received, so both are tested.
             let check = if random.one_in(2) { Check::Whole } else { Check::RunId };
             b.endpoint.receive(0, &Arrival { envelope, transport, check });
             sent[n] += 1;
@@ -126,7 +126,7 @@ fn flooded_endpoint_counts_each_packet_once_and_works_on() {
         expected.received += count;
     }
     assert_eq!(*b.endpoint.counters(), expected);
-    assert_eq!(a.endpoint.counters(), alone_a.endpoint.counters(), "the peer does not notice");
+    assert_eq!(a.endpoint.counters(), alone_a.endpoint.counters(), "the flood does not affect the peer");
     assert_eq!(b.bytes(b.shared), alone.bytes(alone.shared));
     println!(
         "{} packets of the connection, {} of strangers",

@@ -1,6 +1,6 @@
-//! All schedules of small windows: each packet may be delivered, lost or duplicated, packets may overtake each other,
-//! and timers may fire while packets are in flight. With `STENTOR_ROCE_EXHAUSTIVE` set, windows are larger, which takes
-//! minutes.
+//! Runs all schedules of small windows. Each packet may be delivered, lost or duplicated, packets may overtake each
+//! other, and timers may fire while packets are in flight. If `STENTOR_ROCE_EXHAUSTIVE` is set, windows are larger,
+//! which takes minutes.
 
 use crate::common::{Flying, Setup, Side, pair};
 use stentor_fabric::{Opcode, QpKind, Status};
@@ -12,13 +12,13 @@ struct Budget {
     losses: u32,
     repetitions: u32,
     early_timers: u32,
-    /// Number of deliveries of a packet before an earlier one of its direction.
+    /// Number of times that a packet may be delivered before an earlier packet of the same direction.
     overtakings: u32,
 }
 
 const NONE: Budget = Budget { losses: 0, repetitions: 0, early_timers: 0, overtakings: 0 };
 
-/// Replays a list of decisions. Beyond its end it takes the first option and appends it to the list.
+/// Replays a list of decisions. After the end of the list, chooses the first option and appends it to the list.
 #[derive(Default)]
 struct Decisions {
     taken: Vec<(usize, usize)>,
@@ -31,7 +31,7 @@ impl Decisions {
             self.taken.push((0, options));
         }
         let (choice, known) = self.taken[self.next];
-        assert_eq!(known, options, "the same decisions lead to the same place");
+        assert_eq!(known, options, "the same decisions must lead to the same state");
         self.next += 1;
         choice
     }
@@ -122,13 +122,13 @@ fn run(decisions: &mut Decisions, setup: &Setup, mut budget: Budget) {
                     budget.early_timers -= 1;
                 }
                 let next = a.endpoint.next_deadline().into_iter().chain(b.endpoint.next_deadline()).min();
-                now = next.expect("something is outstanding, so a timer runs");
+                now = next.expect("a request is outstanding, so a timer runs");
                 a.endpoint.tick(now);
                 b.endpoint.tick(now);
             }
         }
     }
-    panic!("no end after 200 steps: {:?}", decisions.taken);
+    panic!("the run has not ended after 200 steps: {:?}", decisions.taken);
 }
 
 fn deliver((to_b, packet): &(bool, Flying), now: u64, a: &mut Side, b: &mut Side) {
@@ -162,7 +162,7 @@ fn all(setup: &Setup, budget: Budget) -> u64 {
 const SMALL: Setup = Setup {
     kind: QpKind::Reliable,
     mtu: 256,
-    // PSNs wrap around in the middle of the WRITE.
+    // The first PSN is chosen so that PSNs wrap in the middle of the WRITE.
     psn_a: 0xff_fffe,
     psn_b: 5,
     window: 4,

@@ -1,4 +1,4 @@
-//! This endpoint sends the same bytes for an operation as rxe, the RoCE driver of the Linux kernel.
+//! Checks that this endpoint sends the same bytes for each operation as rxe, the RoCE driver of the Linux kernel.
 //!
 //! The IPv4 identification is not compared, because rxe counts it and a plain UDP socket sends 0. The IPv4 header
 //! checksum and the ICRC depend on it and are not compared either. All other fields are compared: lengths, ports,
@@ -25,7 +25,7 @@ const SETUP: Setup = Setup {
     rd_atomic: 16,
     rnr_code: 14,
     words: 2048,
-    // The kernel sends them like this.
+    // The kernel sends a long WRITE as one message.
     apart: false,
 };
 
@@ -55,7 +55,7 @@ fn connections<'a>(packets: &'a [Vec<u8>]) -> Vec<Vec<IpPacket<'a>>> {
     let mut all: Vec<(u32, Vec<IpPacket<'a>>)> = Vec::new();
     for bytes in packets {
         let packet = IpPacket::new_checked(bytes).unwrap();
-        // In these captures both ends have the same number.
+        // In these captures the queue pairs of both ends have the same number.
         let number = packet.packet.dest_qp();
         match all.iter_mut().find(|(known, _)| *known == number) {
             Some((_, list)) => list.push(packet),
@@ -69,10 +69,10 @@ fn data(bytes: u32) -> Vec<u8> {
     (0..bytes).map(|i| (bytes + 7 * i) as u8).collect()
 }
 
-/// Posts operation `n`; returns `false` after the last one.
+/// Posts operation `n`. Returns `false` if there is no such operation.
 type Operations<'a> = &'a dyn Fn(&mut Side, usize) -> bool;
 
-/// Compares this endpoint's requester with the kernel's; the kernel's responder answers.
+/// Compares this endpoint's requester with the kernel's requester. The responses are those of the kernel.
 fn as_requester(file: &str, packets: &[IpPacket<'_>], operations: Operations<'_>, ends: Status) {
     as_requester_on(SETUP, file, packets, operations, ends);
 }
@@ -97,20 +97,23 @@ fn as_requester_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], operation
             ours.extend(a.packets(now));
         }
         while ours.is_empty() {
-            // The requester waits only after "receiver not ready".
-            now = a.endpoint.next_deadline().unwrap_or_else(|| panic!("{file} packet {n}: we would send nothing"));
+            // The requester sends nothing now because it waits after "receiver not ready".
+            now = a
+                .endpoint
+                .next_deadline()
+                .unwrap_or_else(|| panic!("{file} packet {n}: this endpoint would send nothing"));
             a.endpoint.tick(now);
             ours.extend(a.packets(now));
         }
         same(file, n, &ours.pop_front().unwrap(), packet);
     }
     let last: Vec<_> = a.completions().iter().map(|completion| completion.status).collect();
-    assert_eq!(last, [ends], "{file}: the last operation");
+    assert_eq!(last, [ends], "{file}: status of the last operation");
     assert!(!operations(&mut a, posted), "{file}: the capture has fewer operations");
     assert!(now <= 10 * MS);
 }
 
-/// Compares this endpoint's responder with the kernel's; the kernel's requester sends.
+/// Compares this endpoint's responder with the kernel's responder. The requests are those of the kernel.
 fn as_responder(file: &str, packets: &[IpPacket<'_>], receives: &[usize]) -> Side {
     let memory: Vec<_> = (0..8192_u32).map(|i| (3 + 7 * i) as u8).collect();
     as_responder_on(SETUP, file, packets, receives, &memory)
@@ -137,15 +140,17 @@ fn as_responder_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], receives:
             b.take(0, &(packet.envelope, bytes));
             ours.extend(b.packets(0));
         } else {
-            let packet_of_ours = ours.pop_front().unwrap_or_else(|| panic!("{file} packet {n}: we would not answer"));
+            let packet_of_ours =
+                ours.pop_front().unwrap_or_else(|| panic!("{file} packet {n}: this endpoint would not answer"));
             same(file, n, &packet_of_ours, packet);
         }
     }
-    assert!(ours.is_empty(), "{file}: we would say more");
+    assert!(ours.is_empty(), "{file}: this endpoint would send more packets");
     b
 }
 
-/// Replaces the key, and the addresses relative to `base`, because the responder chooses both. A wrong key stays wrong.
+/// Replaces the key and the addresses (relative to `base`) in a request, because the responder chooses both. A wrong
+/// key stays wrong.
 fn with_our_key(packet: &IpPacket<'_>, key: u32, base: u64) -> Vec<u8> {
     let mut bytes = packet.packet.as_bytes().to_vec();
     let mut view = Packet::new_checked(&mut bytes[..]).unwrap();
@@ -165,7 +170,7 @@ fn with_our_key(packet: &IpPacket<'_>, key: u32, base: u64) -> Vec<u8> {
 const WRONG_KEY: u32 = 0xdead_beef;
 
 trait LikeOurs {
-    /// Returns the headers that this endpoint would send the packet with.
+    /// Returns the headers around the packet as this endpoint would send them.
     fn envelope_like_ours(&self) -> Envelope;
 }
 
@@ -220,7 +225,7 @@ fn writes_equal_those_of_the_kernel() {
                 (None, None) if n == LENGTHS.len() => Data::Inline(&inline[0]),
                 _ => return false,
             };
-            // A WRITE without data names no memory in the first operation of this capture.
+            // The first operation of this capture is a WRITE without data, which names no memory.
             a.post(n as u64, Request::Write { data, remote, imm });
             true
         };
@@ -287,7 +292,8 @@ fn remote_access_errors_equal_those_of_the_kernel() {
             n == 0
         };
         as_requester("rxe_nak", &packets, &operations, Status::RemoteAccess);
-        // To this endpoint, a key of another protection domain and memory outside the region.
+        // Send the request to this endpoint, first with a key of another protection domain, then for memory outside the
+        // region.
         let number = packets[0].packet.dest_qp();
         let mut b = Side::new(number, &SETUP);
         b.ready(packets[1].envelope_like_ours(), number, (0, packets[0].packet.psn().get()), &SETUP);
@@ -314,7 +320,7 @@ fn atomics_equal_those_of_the_kernel() {
     let remote = target(packets);
     let operations = |a: &mut Side, n: usize| {
         let local = a.span(0, 8);
-        // The result of the previous operation.
+        // Check the result of the previous operation.
         let brought = u64::from_ne_bytes(a.bytes(a.local)[..8].try_into().unwrap());
         let before = [0, WORD, WORD + 5, WORD + 4];
         assert!(n > 3 || brought == before[n], "operation {n}: {brought:#x}");
@@ -335,7 +341,7 @@ fn atomics_equal_those_of_the_kernel() {
     assert_eq!(b.bytes(b.shared)[..8], SWAPPED.to_ne_bytes());
 }
 
-/// Message lengths in the captures of this project.
+/// Message lengths in the captures that this project recorded.
 const FEWER: [u32; 9] = [0, 1, 2, 3, 4, 64, 1024, 1025, 3000];
 const IMM: u32 = 0xdead_beef;
 
@@ -379,7 +385,8 @@ fn unreliable_connection_equals_that_of_the_kernel() {
         true
     };
     as_requester_on(setup, "rxe_uc", packets, &operations, Status::Success);
-    // Start of a message that consumes a receive. A WRITE with immediate consumes it with its last packet.
+    // Returns whether a packet consumes a receive: the first packet of a SEND, or the last packet of a WRITE with
+    // immediate.
     let consumes = |packet: &IpPacket<'_>| match Repr::parse(&packet.packet).unwrap().headers {
         Headers::Uc(message) => {
             matches!(

@@ -1,5 +1,5 @@
-//! Throughput of bulk data over links in virtual time that lose packets, are slow, or are shared, compared with the
-//! capacity of the link. TCP is a model, and receivers take no time.
+//! Compares the throughput of bulk data with the capacity of the link, on links in virtual time that lose packets, are
+//! slow, or are shared. TCP is simulated by a model, and receivers need no time.
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,9 @@ const MTU: u16 = 1024;
 const AROUND: u64 = 66;
 /// Number of send requests that are outstanding at once.
 const POSTED: u64 = 100;
-/// Time in which flows find their rates, then time of the measurement, in nanoseconds.
+/// Time before the measurement in which flows find their rates, in nanoseconds.
 const SETTLING: u64 = 1000 * MS;
+/// Duration of the measurement, in nanoseconds.
 const COUNTED: u64 = 1500 * MS;
 
 /// A link with a queue in front of it. Packets are dropped when the queue is full.
@@ -30,7 +31,7 @@ struct Link {
 }
 
 impl Link {
-    /// Returns the time that `bytes` occupy the link, in nanoseconds.
+    /// Returns the time for which `bytes` bytes occupy the link, in nanoseconds.
     fn takes(&self, bytes: u64) -> u64 {
         bytes * 8000 / self.rate
     }
@@ -83,7 +84,7 @@ struct Reno {
     window: f64,
     next: u64,
     in_flight: VecDeque<u64>,
-    /// Losses of packets before this number belong to a window that was already halved.
+    /// Number of a packet. For losses of earlier packets, the window was already halved.
     recovered: u64,
     delivered: u64,
     /// Time of the last acknowledgement.
@@ -112,7 +113,8 @@ impl Reno {
         }
     }
 
-    /// Processes an acknowledgement. Packets arrive in order, so all earlier ones are lost.
+    /// Processes an acknowledgement of packet `number`. Packets arrive in order, so all earlier packets in flight are
+    /// lost.
     fn acknowledged(&mut self, now: u64, number: u64) {
         self.heard = now;
         while let Some(oldest) = self.in_flight.front().copied().filter(|oldest| *oldest <= number) {
@@ -174,7 +176,7 @@ impl Run {
             match (packet, &mut self.tcp) {
                 (Packet::Ours(packet), _) => self.a.take(now, &packet),
                 (Packet::Tcp(number), Some(tcp)) => tcp.acknowledged(now, number),
-                (Packet::Tcp(_), None) => unreachable!("there is none"),
+                (Packet::Tcp(_), None) => unreachable!("there is no TCP flow"),
             }
         }
         self.a.endpoint.tick(now);
@@ -200,7 +202,7 @@ impl Run {
             self.step(now);
             let deadlines = [self.a.endpoint.next_deadline(), self.tcp.as_ref().map(Reno::deadline)];
             let next = [self.to_b.next(), self.to_a.next(), deadlines[0], deadlines[1]].into_iter().flatten().min();
-            now = next.expect("something is under way or waits").max(now);
+            now = next.expect("a packet is in flight or a timer runs").max(now);
         }
         now
     }
@@ -217,7 +219,7 @@ fn run(link: Link, shared: bool, seed: u64) -> Rates {
     Rates { ours: rate(0), tcp: rate(1), counters: *run.a.endpoint.counters() }
 }
 
-/// Links of different lengths, with queues of 20 ms and 2 ms.
+/// Links of 100 Mbit/s and different lengths with queues of 20 ms, and a link of 1 Gbit/s with a queue of 2 ms.
 const SHORT: Link = Link { rate: 100, delay: 20_000, queue: 250_000, loss: 0 };
 const MIDDLE: Link = Link { delay: 500_000, ..SHORT };
 const LONG: Link = Link { delay: 4 * MS, ..SHORT };
@@ -237,7 +239,7 @@ fn link_losing_a_packet_in_a_thousand_is_half_used() {
         let link = Link { loss: 1, ..link };
         let rates = run(link, false, 7);
         assert!(part(link, &rates) > 0.5);
-        assert_eq!(rates.counters.timeouts, 0, "losses are found without the timeout");
+        assert_eq!(rates.counters.timeouts, 0, "losses are detected without the timeout");
     }
 }
 
@@ -247,11 +249,11 @@ fn link_losing_a_packet_in_a_hundred_is_half_used() {
         let link = Link { loss: 10, ..link };
         let rates = run(link, false, 7);
         assert!(part(link, &rates) > 0.5);
-        assert_eq!(rates.counters.timeouts, 0, "losses are found without the timeout");
+        assert_eq!(rates.counters.timeouts, 0, "losses are detected without the timeout");
     }
 }
 
-/// If the queue is shorter than the flow's window, the flow itself causes losses.
+/// The queue is shorter than the flow's window, so the flow itself causes losses.
 #[test]
 fn slow_link_does_not_collapse() {
     for queue in [20_000, 250_000] {
@@ -273,7 +275,7 @@ fn tcp_and_a_flow_share_a_link() {
     }
 }
 
-/// Without a loss a flow has its whole window from the beginning.
+/// A flow that loses no packet uses its whole window from the beginning.
 #[test]
 fn lossless_link_is_full() {
     for link in [Link { queue: 300_000, ..FAST }, Link { queue: 300_000, ..FAST_MIDDLE }] {

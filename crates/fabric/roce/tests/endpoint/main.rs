@@ -1,5 +1,5 @@
-//! Tests of the endpoint without a socket. They feed it packets of captures and of simulated peers, and compare its
-//! output.
+//! Tests of the endpoint without sockets. The tests pass packets of captures and of simulated peers to the endpoint,
+//! and compare its output.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Adjacent WRITEs leave as one WRITE if no difference is observable.
+//! Tests that adjacent WRITEs are sent as one WRITE if no difference is observable.
 
 use crate::common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
 use stentor_fabric::{QpKind, Status};
@@ -53,7 +53,8 @@ fn adjacent_writes_fill_packets_and_complete_with_the_last() {
     assert_eq!(a.endpoint.send_queue_len(a.qp), 0);
 }
 
-/// A signalled WRITE completes as soon as it is done, and a WRITE that is not adjacent is sent on its own.
+/// A signalled WRITE must complete as soon as it is acknowledged, so no WRITE is merged into it. A WRITE that is not
+/// adjacent is sent separately.
 #[test]
 fn signalled_or_not_adjacent_writes_are_not_merged() {
     let (mut a, mut b) = pair(&APART);
@@ -71,7 +72,7 @@ fn signalled_or_not_adjacent_writes_are_not_merged() {
     post(&mut b, 1, (0, 8), &a, false);
     let from_region = Request::Write { data: Data::Region(b.span(0, 8)), remote: a.remote(8), imm: None };
     b.post(2, from_region);
-    assert_eq!(writes(&b.packets(0), &a), [(0, 8), (8, 8)], "inline and not, of region {region:?}");
+    assert_eq!(writes(&b.packets(0), &a), [(0, 8), (8, 8)], "one inline and one of region {region:?}");
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn separate_parts_of_a_region_do_not_merge() {
     assert_eq!(writes(&a.packets(0), &b), [(0, 64), (64, 64)]);
 }
 
-/// A WRITE beyond the limit starts a new WRITE, and so a new packet.
+/// A WRITE that would exceed the limit begins another merged WRITE, and therefore another packet.
 #[test]
 fn number_of_merged_writes_is_limited() {
     let (mut a, b) = pair(&APART);
@@ -120,7 +121,7 @@ fn number_of_merged_writes_is_limited() {
     assert_eq!(short, [&(65_280, 220), &(69_852, 148)]);
 }
 
-/// A broken queue pair completes each request as flushed, also those that were merged into another.
+/// When a queue pair breaks, every request completes as flushed, including requests that were merged into another one.
 #[test]
 fn every_merged_request_is_flushed_with_its_id() {
     let (mut a, b) = pair(&APART);

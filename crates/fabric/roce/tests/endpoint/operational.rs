@@ -1,5 +1,5 @@
-//! A valid operation that a side cannot carry out. A responder sends "remote operational error" and breaks. A requester
-//! breaks with the peer's error, or because its own memory is missing.
+//! Tests valid operations that a side cannot execute. A responder sends "remote operational error" and its queue pair
+//! breaks. A requester's queue pair breaks with the peer's error, or because its own memory is missing.
 
 use crate::common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
 use stentor_fabric::{QpKind, Status};
@@ -60,7 +60,7 @@ fn receive_into_deregistered_memory_breaks_both_sides() {
     assert_eq!((counters.operational_errors, counters.invalid_requests, counters.access_errors), (1, 0, 0));
 }
 
-/// The memory is deregistered in the middle of a message, after part of it was written.
+/// Deregisters the memory in the middle of a message, after a part of the message was written.
 #[test]
 fn memory_deregistered_during_a_message_ends_it() {
     let (mut a, mut b) = pair(&Setup::default());
@@ -77,7 +77,7 @@ fn memory_deregistered_during_a_message_ends_it() {
     assert_eq!(statuses(&mut a), [(1, Status::RemoteOperational)]);
 }
 
-/// A receive whose memory is not needed succeeds although the memory is deregistered.
+/// A receive for an empty message succeeds even if its memory is deregistered, because the memory is not needed.
 #[test]
 fn empty_message_needs_no_memory() {
     let (mut a, mut b) = pair(&Setup::default());
@@ -111,8 +111,8 @@ fn unreliable_receiver_reports_the_error_only_locally() {
     assert_eq!(statuses(&mut a), [(1, Status::Success)]);
 }
 
-/// At whichever operation the peer reports the error, the operations before it succeed, that one has this status, and
-/// the rest is flushed.
+/// Whichever operation the peer refuses, the operations before it succeed, the refused one has the reported status, and
+/// the later ones are flushed.
 #[test]
 fn requester_breaks_with_the_reported_status() {
     let setup = Setup::default();
@@ -128,7 +128,8 @@ fn requester_breaks_with_the_reported_status() {
         let syndrome = Syndrome::Nak(NakCode::RemoteOperational);
         let word = made(&a, psn, Headers::Response(Response::Acknowledge(Aeth { syndrome, msn: at })));
         a.take(1, &word);
-        // A READ and an atomic complete with their response. An error for a later operation does not imply it.
+        // A READ or atomic completes only with its response. An error for a later operation does not replace the
+        // response.
         let ended = at.min(2) as usize;
         let mut expected = vec![Status::Success; ended];
         expected.push(Status::RemoteOperational);
@@ -157,7 +158,7 @@ fn requester_without_local_memory_breaks_in_order() {
         settle(0, &mut a, &mut b);
         let expected = [(1, Status::Success), (2, Status::LocalProtection), (3, Status::Flushed)];
         assert_eq!(statuses(&mut a), expected);
-        assert_eq!(b.bytes(b.shared)[..8], [1; 8], "what was posted behind it was not sent");
+        assert_eq!(b.bytes(b.shared)[..8], [1; 8], "operations that were posted after it were not sent");
     }
 }
 
@@ -175,7 +176,7 @@ fn response_to_deregistered_memory_ends_the_request() {
     assert_eq!(statuses(&mut a), [(1, Status::LocalProtection)]);
 }
 
-/// Both sides agreed on `max_dest_rd_atomic`. More outstanding requests violate the agreement.
+/// Both sides have agreed on `max_dest_rd_atomic`. A requester with more outstanding requests violates the agreement.
 #[test]
 fn reads_beyond_the_agreed_number_are_invalid() {
     let setup = Setup { rd_atomic: 4, ..Setup::default() };
@@ -185,14 +186,14 @@ fn reads_beyond_the_agreed_number_are_invalid() {
     for n in 0..5 {
         let packet = made(&b, Psn::new(setup.psn_a + n), read);
         b.take(0, &packet);
-        // A repeated request is not a new one.
+        // A repeated request does not count as another one.
         b.take(0, &packet);
     }
     let counters = *b.endpoint.counters();
     assert_eq!((counters.invalid_requests, counters.duplicates, counters.overload), (1, 4, 0));
     assert_eq!(b.endpoint.state(b.qp), Some(State::Error));
     let answers = b.packets(0);
-    assert_eq!(answers.len(), 9, "what was asked for before is answered");
+    assert_eq!(answers.len(), 9, "earlier requests are answered");
     let invalid = Syndrome::Nak(NakCode::InvalidRequest);
     assert_eq!(refusal(answers.last().unwrap()), (Psn::new(setup.psn_a + 4), invalid));
 }

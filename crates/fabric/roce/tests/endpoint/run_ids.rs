@@ -1,6 +1,6 @@
 //! A plain socket does not report the IPv4 identification of each packet of a run, so the receiver derives it from the
-//! packet's position. These tests enumerate which damage passes nevertheless. The check sees damage only as a change of
-//! the ICRC, so one damaged packet stands for all with the same change.
+//! packet's position. These tests enumerate the damage that passes nevertheless. The check sees damage only as a change
+//! of the ICRC, so one damaged packet represents all packets with the same change.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ fn setup() -> Setup {
     Setup { mtu: MTU, ..Setup::default() }
 }
 
-/// Returns the envelope of a packet from the peer, with an identification.
+/// Returns the headers around a packet from the peer with the identification `id`.
 fn envelope(to: &Side, id: u16) -> Envelope {
     let ip = to.path().envelope.ip;
     let mut envelope = Envelope::plain(ip.destination(), 0xc190, ip.source()).unwrap();
@@ -26,7 +26,7 @@ fn envelope(to: &Side, id: u16) -> Envelope {
     envelope
 }
 
-/// Returns the packet that the side expects, sent with an identification.
+/// Returns the packet that the side expects next, as it is sent with the identification `id`.
 fn packet(to: &Side, payload_bytes: usize, id: u16) -> Flying {
     let remote = to.remote(0);
     let reth = Reth { va: remote.va, rkey: remote.rkey, bytes: payload_bytes as u32 };
@@ -47,7 +47,7 @@ fn takes(to: &mut Side, place: u16, transport: &[u8]) -> bool {
     to.endpoint.counters().bad_icrc == before
 }
 
-/// Delivers packets with these identifications at these positions. Returns which ones are accepted.
+/// Delivers packets, each given by its identification and its position. Returns for each packet whether it is accepted.
 fn taken(to: &mut Side, came: &[(u16, u16)]) -> Vec<bool> {
     let packets: Vec<_> = (0..RunIds::MOST as u16).map(|id| packet(to, 64, id).1).collect();
     came.iter().map(|(id, place)| takes(to, *place, &packets[usize::from(*id)])).collect()
@@ -57,7 +57,8 @@ fn b() -> Side {
     pair(&setup()).1
 }
 
-/// Returns, for each flipped bit of a packet, how the computed ICRC differs from the one in the packet.
+/// Returns, for each bit of a packet, the difference between the computed ICRC and the one in the packet if this bit is
+/// flipped.
 fn syndromes(packet: &Flying) -> Vec<(usize, u32)> {
     let (envelope, bytes) = (packet.0, packet.1.clone());
     let right = envelope.icrc(&bytes);
@@ -73,7 +74,7 @@ fn syndromes(packet: &Flying) -> Vec<(usize, u32)> {
     all
 }
 
-/// Returns how the ICRC of a packet changes if the identification changes in the bits of `by`.
+/// Returns the change of the ICRC of a packet if its identification changes in the bits of `by`.
 fn difference(packet: &Flying, by: usize) -> u32 {
     // The ICRC is linear in the identification: a difference of 9 is one of 8 and one of 1.
     let ids = RunIds::new(packet.1.len());
@@ -86,13 +87,13 @@ fn wrong_icrc(packet: &Flying, by: usize) -> Vec<usize> {
     (0..32).filter(|bit| difference & 1 << bit != 0).map(|bit| at + bit).collect()
 }
 
-/// Returns all pairs of bits that have the same effect when flipped.
+/// Returns all pairs of bits whose flips change the ICRC like a change of the identification in the bits of `by`.
 fn pairs(packet: &Flying, by: usize) -> Vec<Vec<usize>> {
     let difference = difference(packet, by);
     let all = syndromes(packet);
     let by_syndrome: HashMap<u32, usize> = all.iter().map(|(bit, syndrome)| (*syndrome, *bit)).collect();
-    assert_eq!(by_syndrome.len(), all.len(), "the whole ICRC finds any two wrong bits");
-    assert!(!by_syndrome.contains_key(&difference), "and this one any single one");
+    assert_eq!(by_syndrome.len(), all.len(), "the ICRC detects any two flipped bits");
+    assert!(!by_syndrome.contains_key(&difference), "no single flipped bit imitates another identification");
     let others = all.iter().filter_map(|(bit, syndrome)| Some((*bit, *by_syndrome.get(&(syndrome ^ difference))?)));
     others.filter(|(one, other)| one < other).map(|(one, other)| vec![one, other]).collect()
 }
@@ -103,7 +104,8 @@ fn damaged(packet: &Flying, bits: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// Every pair of bits, and every other damage, that would pass if any of the fifteen identifications were accepted.
+/// Tests all pairs of flipped bits, and all changes of the ICRC alone, that would pass if any of the fifteen
+/// identifications were accepted.
 #[test]
 fn straight_path_detects_damage_that_imitates_another_identification() {
     let mut count = 0;
@@ -132,7 +134,7 @@ fn straight_path_detects_damage_that_imitates_another_identification() {
     assert!(count > 0);
 }
 
-/// The remaining weakness: if runs are split and joined on the path, damage passes if it imitates one particular
+/// Shows the remaining weakness: if runs are split and joined on the path, damage passes if it imitates one particular
 /// identification.
 #[test]
 fn irregular_path_accepts_damage_only_as_one_particular_identification() {
@@ -153,14 +155,14 @@ fn irregular_path_accepts_damage_only_as_one_particular_identification() {
         }
     }
     println!("{passed} of {possible} ways to look like another identification pass");
-    // One for each of the possible packets.
+    // One kind of damage passes for each possible packet.
     assert_eq!((passed, possible), (2 * 14, 2 * 14 * 14));
 }
 
 #[test]
 fn random_damage_is_detected() {
     let (mut b, mut random) = (b(), SplitMix64(5));
-    assert_eq!(taken(&mut b, &[(3, 0), (4, 0)]), [false, true], "the worse case");
+    assert_eq!(taken(&mut b, &[(3, 0), (4, 0)]), [false, true], "the path is not straight, which is the worse case");
     for n in 0..100_000 {
         let mut bytes = packet(&b, 64, 0).1;
         for _ in 0..=random.below(8) {
@@ -179,7 +181,7 @@ fn unchanged_run_is_accepted() {
     assert_eq!(taken(&mut b(), &[(0, 0), (0, 0), (0, 0), (1, 1), (2, 2), (0, 0)]), [true; 6]);
 }
 
-/// Each packet arrives on its own, as with a network card and a kernel that join nothing.
+/// Each packet of the run arrives in a separate datagram, as if neither the network card nor the kernel joined packets.
 #[test]
 fn split_run_loses_one_packet_once() {
     let mut b = b();
@@ -193,7 +195,7 @@ fn split_run_loses_one_packet_once() {
     }
 }
 
-/// Two runs and single packets joined to one datagram, and a run in two parts.
+/// Delivers two runs and single packets that were joined to one datagram, and a run in two parts.
 #[test]
 fn joined_runs_lose_one_packet_once() {
     let mut b = b();
@@ -204,7 +206,8 @@ fn joined_runs_lose_one_packet_once() {
     assert_eq!(taken(&mut b, &parts), [true; 15]);
 }
 
-/// The first packet after a gap re-establishes the position in the run. It would be out of order, anyway.
+/// The first packet after a gap is dropped, but re-establishes the position in the run. It would be out of order in any
+/// case.
 #[test]
 fn loss_on_an_irregular_path_loses_one_more_packet() {
     let mut b = b();
@@ -226,10 +229,10 @@ fn path_counts_as_straight_after_enough_packets() {
     for n in 0..4096 {
         assert!(takes(&mut b, 0, &single), "packet {n}");
     }
-    assert_eq!(taken(&mut b, &[(1, 0)]), [false], "not any more");
+    assert_eq!(taken(&mut b, &[(1, 0)]), [false], "the path counts as straight again");
 }
 
-/// Packets of a stranger do not change what is known about the peer's path.
+/// Packets of a stranger do not change the recorded state of the peer's path.
 #[test]
 fn stranger_does_not_change_the_path_state() {
     let mut b = b();

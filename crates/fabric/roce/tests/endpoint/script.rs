@@ -33,7 +33,7 @@ fn gap_is_reported_once_and_all_packets_from_it_are_retransmitted() {
         b.take(0, packet);
     }
     let answers = b.packets(0);
-    assert_eq!(answers.len(), 1, "one complaint for three packets");
+    assert_eq!(answers.len(), 1, "one sequence error NAK for three packets");
     assert_eq!(syndrome(&answers[0]), Syndrome::Nak(NakCode::PsnSequence));
     a.take(1, &answers[0]);
     let again = a.packets(1);
@@ -58,7 +58,7 @@ fn lost_tail_is_found_by_a_probe_before_the_timeout() {
     settle(probe, &mut a, &mut b);
     assert_eq!(statuses(&mut a), [(1, Status::Success)]);
     assert_eq!((a.endpoint.counters().probes, a.endpoint.counters().timeouts), (1, 0));
-    assert_eq!(a.endpoint.next_deadline(), None, "nothing is outstanding, no timer runs");
+    assert_eq!(a.endpoint.next_deadline(), None, "nothing is outstanding, so no timer runs");
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn receiver_not_ready_waits_and_then_breaks() {
     assert_eq!(statuses(&mut a), [(1, Status::RnrRetryExceeded)]);
 }
 
-/// A peer that stands for several receivers may acknowledge during the wait for a receiver that is not ready. A packet
-/// that is not sent cannot time out.
+/// A peer that represents several receivers (a switch) may acknowledge while the requester waits after "receiver not
+/// ready". During that wait no packet is sent, so none can time out.
 #[test]
 fn acknowledgement_during_a_receiver_not_ready_wait_starts_no_timer() {
     let (mut a, mut b) = pair(&Setup { rnr_code: 14, timeout: 5, ..Setup::default() });
@@ -117,7 +117,7 @@ fn acknowledgement_during_a_receiver_not_ready_wait_starts_no_timer() {
     a.take(0, &refusal);
     a.take(0, &one);
     assert_eq!(statuses(&mut a), [(1, Status::Success)]);
-    assert_eq!(a.endpoint.next_deadline(), Some(1_280_000), "the end of the wait and nothing before");
+    assert_eq!(a.endpoint.next_deadline(), Some(1_280_000), "the next deadline is the end of the wait");
     a.endpoint.tick(1_280_000);
     settle(1_280_000, &mut a, &mut b);
     assert_eq!(statuses(&mut a), [(2, Status::Success)]);
@@ -141,7 +141,7 @@ fn rnr_retries_of_7_never_give_up() {
     assert_eq!(b.completions()[0].bytes, 5);
 }
 
-/// Each lost "receiver not ready" costs a timeout. These timeouts are not consecutive, because the peer answers in
+/// Each lost "receiver not ready" NAK causes a timeout. These timeouts are not consecutive, because the peer answers in
 /// between.
 #[test]
 fn timeouts_between_rnr_naks_are_not_consecutive() {
@@ -188,7 +188,7 @@ fn repeated_atomic_gets_its_old_response() {
     }
     old.0 = request[0].0;
     b.take(3, &old);
-    assert!(b.packets(3).is_empty(), "what is not kept any more is not answered");
+    assert!(b.packets(3).is_empty(), "a request whose response is no longer kept is not answered");
     assert_eq!(b.endpoint.counters().unrepeatable, 1);
 }
 
@@ -376,7 +376,7 @@ fn invalid_requests_are_refused_when_posted() {
     assert_eq!(a.endpoint.post_send(a.qp, &one), Err(PostError::SendQueueFull { qp: a.qp, depth: 128 }));
 }
 
-/// Real NICs do not check the key of an empty element either.
+/// Like real NICs, the endpoint does not check the key of an empty message.
 #[test]
 fn empty_message_needs_no_region() {
     let (mut a, mut b) = pair(&Setup::default());
@@ -409,8 +409,8 @@ fn incomplete_unreliable_message_leaves_its_receive_to_the_next() {
     assert_eq!(received.len(), 1);
     assert_eq!((received[0].id, received[0].opcode, received[0].bytes), (7, Opcode::Recv, 600));
     assert_eq!(b.bytes(b.local)[..600], [2; 600]);
-    assert_eq!(statuses(&mut a), [(1, Status::Success), (2, Status::Success)], "the sender never knows");
-    assert!(b.packets(0).is_empty(), "and nobody tells it");
+    assert_eq!(statuses(&mut a), [(1, Status::Success), (2, Status::Success)], "the sender is not informed");
+    assert!(b.packets(0).is_empty(), "the receiver sends no answer");
 }
 
 #[test]
@@ -441,14 +441,14 @@ fn lost_gap_report_costs_probes_and_no_timeout() {
         let remote = b.remote(0);
         a.post(9, inline_write(&[9; 8], remote));
         settle(0, &mut a, &mut b);
-        assert_eq!(statuses(&mut a), [(9, Status::Success)], "the round trip is known");
+        assert_eq!(statuses(&mut a), [(9, Status::Success)], "the round trip has been measured");
         for n in 0..4 {
             a.post(n, inline_write(&[n as u8 + 1; 8], remote));
         }
         for (_, packet) in a.packets(0).iter().enumerate().filter(|(n, _)| *n != missing) {
             b.take(0, packet);
         }
-        assert!(!b.packets(0).is_empty(), "acknowledgements and a complaint, all lost");
+        assert!(!b.packets(0).is_empty(), "acknowledgements and a NAK, all of which are lost");
         let mut now = 0;
         while let Some(next) = a.endpoint.next_deadline() {
             now = next;
@@ -484,7 +484,7 @@ fn answer_to_a_probe_does_not_delay_the_next_probe() {
     assert!((4 * MS..5 * MS).contains(&wait), "{wait}");
 }
 
-/// Retransmissions do not fill a full queue with the same packets over and over.
+/// If retransmissions must be repeated, fewer packets are sent, so that copies of them do not keep a queue full.
 #[test]
 fn repeated_retransmission_halves_the_number_of_packets() {
     let (mut a, mut b) = pair(&Setup::default());

@@ -1,5 +1,5 @@
-//! A stranger beside a connection, packet by packet and without sockets. Each of its packets is counted once under its
-//! cause. A stranger that does not know the connection's secrets changes nothing else.
+//! A stranger sends packets to an endpoint with a connection, packet by packet and without sockets. Each of its packets
+//! is counted once under its cause. Unless the stranger knows the connection's secrets, nothing else changes.
 
 use crate::common::{DOMAIN, Flying, Setup, Side, SplitMix64, VA, address, pair};
 use stentor_fabric::{Completion, QpConfig, QpKind, Status};
@@ -23,7 +23,7 @@ const SETUP: Setup = Setup {
     apart: false,
 };
 
-/// A packet that a stranger derives from one of the connection, and the counter of its cause.
+/// A kind of packet that a stranger derives from a packet of the connection, and the counter of its cause.
 struct Kind {
     name: &'static str,
     counter: &'static str,
@@ -43,7 +43,7 @@ fn changed(packet: &Flying, change: impl FnOnce(&mut Vec<u8>)) -> Flying {
     (envelope, bytes)
 }
 
-/// Defects without effect, although the stranger knows everything else, even the PSN.
+/// Defects that make a packet harmless, although all its other fields are correct, even the PSN.
 const HARMLESS: [Kind; 11] = [
     Kind {
         name: "source address",
@@ -82,7 +82,7 @@ const HARMLESS: [Kind; 11] = [
         },
     },
     Kind {
-        name: "PSN, of a READ long ago",
+        name: "PSN of an old READ",
         counter: "unrepeatable",
         make: |packet| {
             changed(packet, |bytes| {
@@ -96,7 +96,7 @@ const HARMLESS: [Kind; 11] = [
         },
     },
     Kind {
-        name: "acknowledgement of nothing",
+        name: "acknowledgement of a packet that was never sent",
         counter: "ghost_responses",
         make: |packet| {
             changed(packet, |bytes| {
@@ -119,7 +119,7 @@ struct Traces {
     b: Vec<(&'static str, u64)>,
 }
 
-/// Runs the operations of the connection; `strange` makes packets for B before each packet of A.
+/// Runs the operations of the connection. Before each packet of A, delivers the packets that `strange` returns to B.
 fn conversation(mut strange: impl FnMut(&Flying) -> Vec<Flying>) -> Traces {
     let (mut a, mut b) = pair(&SETUP);
     let mut completions = Vec::new();
@@ -156,17 +156,17 @@ fn conversation(mut strange: impl FnMut(&Flying) -> Vec<Flying>) -> Traces {
     Traces { completions, memory, a: own, b: others }
 }
 
-/// Returns the counters of B that are higher than without the stranger, and by how much.
+/// Returns the counters of B that are higher than without the stranger, each with the difference.
 fn more(with: &Traces, alone: &Traces) -> Vec<(&'static str, u64)> {
     let pairs = with.b.iter().zip(&alone.b);
     pairs.filter(|(with, alone)| with != alone).map(|(with, alone)| (with.0, with.1 - alone.1)).collect()
 }
 
-/// Checks everything that a stranger must not change.
+/// Checks the state that a stranger must not change.
 fn same_but_for_counts(with: &Traces, alone: &Traces, what: &str) {
     assert_eq!(with.completions, alone.completions, "{what}: completions");
     assert_eq!(with.memory, alone.memory, "{what}: memory");
-    assert_eq!(with.a, alone.a, "{what}: the peer noticed");
+    assert_eq!(with.a, alone.a, "{what}: the peer is affected");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn single_cause_is_counted_exactly_and_changes_nothing() {
     let alone = conversation(|_| Vec::new());
     assert_eq!(alone.completions.len() as u64, OPERATIONS + OPERATIONS / 4);
     for kind in &HARMLESS {
-        // At the rate of the connection, and at eight times that rate.
+        // The stranger sends one packet, or eight packets, per packet of the connection.
         for each in [1, 8] {
             let mut sent = 0;
             let with = conversation(|packet| {
@@ -209,8 +209,8 @@ fn mixed_causes_are_counted_exactly_and_change_nothing() {
     assert_eq!(more(&with, &alone).into_iter().collect::<std::collections::BTreeMap<_, _>>(), counts);
 }
 
-/// A wrong PSN looks like a loss or a duplicate and is answered like one. The count is exact nevertheless. The
-/// connection retransmits what it must, and carries out each operation once.
+/// A wrong PSN looks like a loss or a duplicate and is handled like one. The count is exact nevertheless. The
+/// connection retransmits the packets that it must, and executes each operation once.
 #[test]
 fn wrong_psn_is_counted_exactly_and_costs_no_more_than_a_loss() {
     let alone = conversation(|_| Vec::new());
@@ -243,9 +243,9 @@ fn wrong_psn_is_counted_exactly_and_costs_no_more_than_a_loss() {
     }
 }
 
-/// A request that is correct except for its key or its announced length. Its sender knows the next PSN, which only a
-/// host on the path can. The specification requires that the responder refuses it and breaks the connection (9.7.4.1.4,
-/// 9.7.4.1.6, 9.9.3). Another connection of the same endpoint is not affected.
+/// Sends a request that is correct except for its key or its announced length. Its sender knows the next PSN, which
+/// only a host on the path can know. The specification requires that the responder refuses the request and breaks the
+/// connection (9.7.4.1.4, 9.7.4.1.6, 9.9.3). Another connection of the same endpoint is not affected.
 #[test]
 fn wrong_key_or_length_breaks_one_connection_and_changes_no_memory() {
     let right = Reth { va: VA, rkey: 0, bytes: 64 };
@@ -261,7 +261,7 @@ fn wrong_key_or_length_breaks_one_connection_and_changes_no_memory() {
     type Spoil = fn(Reth, u32) -> (Reth, fn(Reth) -> Message, usize);
     let kinds: [(&str, &str, u8, Spoil); 5] = [
         ("key", "access_errors", 0x62, |r, key| (Reth { rkey: key ^ 1, ..r }, Message::WriteOnly, 64)),
-        ("key of the past", "access_errors", 0x62, |r, key| {
+        ("earlier key of the index", "access_errors", 0x62, |r, key| {
             (Reth { rkey: key ^ 1 << 16, ..r }, Message::WriteOnly, 64)
         }),
         ("address", "access_errors", 0x62, |r, key| {
@@ -301,7 +301,7 @@ fn wrong_key_or_length_breaks_one_connection_and_changes_no_memory() {
             }
             assert_eq!(refusals, if n == 0 { vec![syndrome] } else { vec![] }, "wrong {what}");
             let status: Vec<_> = c.completions().iter().map(|completion| completion.status).collect();
-            assert_eq!(status, [Status::Success], "wrong {what}: the other connection");
+            assert_eq!(status, [Status::Success], "wrong {what}: the other connection is affected");
             assert_eq!(b.bytes(b.shared)[512..812], data);
         }
         let counters: std::collections::BTreeMap<_, _> = b.endpoint.counters().list().into_iter().collect();

@@ -1,4 +1,4 @@
-//! The committed inputs: their file, and how they are selected.
+//! Reads, writes and selects the committed inputs.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/endpoint.bin")
 }
 
-/// Returns the committed inputs. In the file each input follows its length, which has two bytes in little-endian order.
+/// Returns the committed inputs. In the file, each input is preceded by its length, in two bytes and little-endian
+/// order.
 pub(crate) fn load() -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file()).unwrap_or_default();
     let (mut inputs, mut rest) = (Vec::new(), &bytes[..]);
@@ -36,11 +37,12 @@ pub(crate) fn save(inputs: &[Script]) {
         bytes.extend((input.len() as u16).to_le_bytes());
         bytes.extend(input);
     }
-    std::fs::create_dir_all(file().parent().expect("in a folder")).expect("a folder that may be written to");
-    std::fs::write(file(), bytes).expect("a folder that may be written to");
+    std::fs::create_dir_all(file().parent().expect("the file is in a folder")).expect("the folder can be written to");
+    std::fs::write(file(), bytes).expect("the folder can be written to");
 }
 
-/// Returns the initial inputs: the kernel's connections, addressed to the victim, and single packets of every kind.
+/// Returns the initial inputs: captured connections of the kernel, which are readdressed to the victim, and single
+/// packets of every kind.
 pub(crate) fn seeds(known: &Known) -> Vec<Script> {
     let files = ["send", "write", "writeimm", "read", "nak", "rnr", "atomic", "sendimm", "uc"];
     let mut seeds = Vec::new();
@@ -70,11 +72,11 @@ pub(crate) fn seeds(known: &Known) -> Vec<Script> {
         repr.emit(&mut bytes).expect("room");
         bytes
     };
-    // The peer sends one READ repeatedly, before any response is sent.
+    // The peer repeats one READ before any response is sent.
     let bytes = vec![read(0); 12].concat();
     let datagram = Datagram { flags: flags::SEALED | flags::BURST | 1, segment: read(0).len() as u16, bytes };
     seeds.push(Script { victim: 0, datagrams: vec![datagram] });
-    // Only time passes, or the peer disappears after one acknowledgement.
+    // No packet arrives while time passes, or the peer stops after one acknowledgement.
     let late = Datagram { flags: flags::LATE, segment: 0, bytes: Vec::new() };
     let mut heard = vec![0x11, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0xff, 0xff, 0xfc, 0x1f, 0, 0, 0, 0, 0, 0, 0];
     heard[5..8].copy_from_slice(&known.target().0.to_be_bytes()[1..]);
@@ -111,14 +113,14 @@ fn aim(packets: Vec<Vec<u8>>, known: &Known) -> Vec<Vec<u8>> {
     aimed.collect()
 }
 
-/// Adds the features of an input to `seen`. Returns whether any is new.
+/// Adds the features of an input to `seen`. Returns whether any feature is new.
 pub(crate) fn adds(script: &Script, seen: &mut BTreeSet<u64>) -> bool {
     let before = seen.len();
     seen.extend(victim::run(script).features);
     seen.len() > before
 }
 
-/// Removes datagrams without which an input still has all its new features.
+/// Removes datagrams from an input as long as the input keeps all its new features.
 pub(crate) fn shorten(mut script: Script, seen: &BTreeSet<u64>) -> Script {
     let new = |script: &Script| victim::run(script).features.difference(seen).copied().collect::<BTreeSet<_>>();
     let wanted = new(&script);

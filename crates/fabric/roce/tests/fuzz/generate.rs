@@ -1,4 +1,4 @@
-//! Nearly valid packets, and inputs made of them.
+//! Generates nearly valid packets, and inputs that consist of them.
 
 use stentor_wire::{Aeth, AtomicEth, Bth, Headers, Message, Opcode, Psn, Repr, Response, Reth, Syndrome};
 
@@ -6,7 +6,7 @@ use crate::common::{SplitMix64, VA};
 use crate::script::{Datagram, LARGE_MTU, Script, UNRELIABLE, flags};
 use crate::victim::{FILL, SETUP, Victim};
 
-/// Knowledge of the adversary: keys and queue pair number.
+/// Knowledge of the adversary: the victim's keys and queue pair number.
 pub(crate) struct Known {
     number: u32,
     keys: [u32; 3],
@@ -82,7 +82,7 @@ fn headers(random: &mut SplitMix64, known: &Known) -> Headers {
     }
 }
 
-/// Returns a nearly valid packet, `ahead` packets after the first one, without a valid ICRC.
+/// Returns a nearly valid packet without a valid ICRC. Its PSN is near the one that is `ahead` packets after the first.
 pub(crate) fn packet(random: &mut SplitMix64, known: &Known, ahead: u32) -> Vec<u8> {
     let headers = headers(random, known);
     let is_answer = headers.opcode().is_response();
@@ -134,7 +134,8 @@ pub(crate) fn datagram(random: &mut SplitMix64, known: &Known, ahead: u32) -> Da
     let (length, mut bytes) = (first.len(), first);
     for n in 1..=random.below(5) as u32 {
         let mut next = packet(random, known, ahead + n);
-        // Packets of a run have equal length except for the last one. Those of an adversary may differ.
+        // The packets of a proper run have equal lengths, except for the last one. An adversary's packets may have
+        // other lengths.
         if !random.one_in(6) {
             next.resize(length, FILL);
         }
@@ -145,7 +146,7 @@ pub(crate) fn datagram(random: &mut SplitMix64, known: &Known, ahead: u32) -> Da
     }
     let segments =
         [length as u16, length as u16, length as u16, 1, 3, length as u16 + 4, u16::MAX, random.word() as u16];
-    // One byte per packet is slow, and every such packet is malformed.
+    // Very short packets are avoided: they are slow, and all of them are malformed.
     let segment = segments[random.below(8) as usize].max(if bytes.len() > 200 { 16 } else { 1 });
     let what = if random.one_in(4) { what } else { what & !flags::CHECK | 1 };
     Datagram { flags: what, segment, bytes }
@@ -202,7 +203,7 @@ fn damage(random: &mut SplitMix64, datagram: &mut Datagram) {
         _ if bytes.is_empty() => bytes.extend([FILL; 20]),
         2 => bytes.truncate(random.below(length) as usize),
         3 => bytes[0] = Opcode::ALL[random.below(Opcode::ALL.len() as u64) as usize].to_byte(),
-        // The last byte of the PSN, then a byte after the first header.
+        // Change the last byte of the PSN, or a byte after the first header.
         4 if length > 11 => bytes[11] = bytes[11].wrapping_add(1 + random.below(3) as u8),
         5 if length > 28 => bytes[12 + random.below(16) as usize] ^= 1 << random.below(8),
         6 => bytes[random.below(length) as usize] = [0, 0xff, 0x7f, 0x80][random.below(4) as usize],

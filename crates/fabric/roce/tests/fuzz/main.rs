@@ -1,10 +1,10 @@
-//! Fuzzing of an endpoint by an adversary on the network that knows every number. No packet, alone or in a run, may
-//! cause a panic or reach memory that was not granted.
+//! Fuzzes an endpoint. The adversary is on the network and knows all keys and numbers. No packet, alone or in a run,
+//! may cause a panic or access memory that was not granted.
 //!
-//! Inputs with new effects are kept in `tests/corpus`. They are replayed, and mutations start from them.
+//! Inputs with new effects are kept in `tests/corpus`. These inputs are replayed, and mutations start from them.
 //! `STENTOR_FUZZ_SECONDS` is the duration (1 s by default). A failure writes its input to a file, and
-//! `STENTOR_FUZZ_INPUT` replays it. To extend the corpus, run
-//! `STENTOR_FUZZ_SECONDS=600 cargo test -p stentor-fabric-roce --test fuzz -- --ignored grow`.
+//! `STENTOR_FUZZ_INPUT` replays it. To extend the corpus, run `STENTOR_FUZZ_SECONDS=600 cargo test -p
+//! stentor-fabric-roce --test fuzz -- --ignored grow`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -44,12 +44,13 @@ struct Sums {
     refused: u64,
 }
 
-/// Mutates until the time is over. Inputs with new features join the population. No input may fail.
+/// Runs mutated inputs until the time has passed. Adds inputs with new features to the population. Panics if an input
+/// fails.
 fn fuzz(population: &mut Vec<Script>, seen: &mut BTreeSet<u64>, shorten: bool) -> Sums {
     let time = Duration::from_secs(number_of_environment("STENTOR_FUZZ_SECONDS", 1));
     let mut random = SplitMix64(number_of_environment("STENTOR_FUZZ_SEED", 0));
     let (known, mut sums, since) = (Known::new(), Sums::default(), Instant::now());
-    // On a busy machine the time may be over at once.
+    // Run a minimum number of inputs, because on a busy machine the time may pass at once.
     while since.elapsed() < time || sums.inputs < 500 {
         let fresh = population.is_empty() || random.one_in(3);
         let script = match fresh {
@@ -79,11 +80,11 @@ fn adversary_reaches_only_granted_memory() {
     let mut seen: BTreeSet<_> = population.iter().flat_map(|script| run(script).features).collect();
     let before = seen.len();
     let Sums { inputs, packets, wrote, refused } = fuzz(&mut population, &mut seen, false);
-    println!(
-        "{packets} packets in {inputs} inputs; {before} things happened in the corpus, {} more",
-        seen.len() - before
+    println!("{packets} packets in {inputs} inputs; {before} features in the corpus, {} more", seen.len() - before);
+    assert!(
+        wrote > 0 && refused > 0,
+        "the packets are not varied enough: {wrote} inputs wrote, {refused} were refused"
     );
-    assert!(wrote > 0 && refused > 0, "the packets are not good enough: {wrote} wrote, {refused} were refused");
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn corpus_passes_and_covers_every_opcode_and_counter() {
     let (mut opcodes, mut totals, mut runs) = (BTreeSet::new(), vec![0; Counters::default().list().len()], 0);
     for (n, bytes) in inputs.iter().enumerate() {
         let script = Script::parse(bytes);
-        assert_eq!(script.emit(), *bytes, "input {n} is not as it is written");
+        assert_eq!(script.emit(), *bytes, "input {n} is encoded differently");
         runs += script.datagrams.iter().filter(|datagram| datagram.packets().len() > 1).count();
         let outcome = run(&script);
         opcodes.extend(outcome.opcodes);
@@ -102,10 +103,10 @@ fn corpus_passes_and_covers_every_opcode_and_counter() {
     }
     let of_rc_and_uc = (0..=0x14_u8).chain([0x16, 0x17]).chain(0x20..=0x2b).chain([0x81]);
     let absent: Vec<_> = of_rc_and_uc.filter(|opcode| !opcodes.contains(opcode)).collect();
-    assert!(absent.is_empty(), "no packet with {absent:02x?}");
+    assert!(absent.is_empty(), "no packet has the opcodes {absent:02x?}");
     let names = Counters::default().list();
     let zero = names.iter().zip(&totals).filter(|(_, total)| **total == 0).map(|((name, _), _)| *name);
-    // Only a victim that deregisters its own memory causes this error; an adversary cannot.
+    // An adversary cannot cause this error: it occurs only if the victim deregisters its own memory.
     let never: Vec<_> = zero.filter(|name| *name != "operational_errors").collect();
     assert!(never.is_empty(), "never counted: {never:?}");
     assert!(runs > 20, "only {runs} datagrams are runs");
@@ -123,7 +124,7 @@ fn grow() {
     let chosen = corpus::choose(population);
     let bytes: usize = chosen.iter().map(|script| script.emit().len()).sum();
     println!(
-        "{begun} inputs did {known} things; {} more inputs, now {}; kept: {} inputs, {bytes} bytes",
+        "{begun} inputs had {known} features; {} more inputs, now {}; kept: {} inputs, {bytes} bytes",
         sums.inputs,
         seen.len(),
         chosen.len()

@@ -6,11 +6,12 @@
 
 /// Flags of a datagram.
 pub(crate) mod flags {
-    /// Mask of the check of the ICRC: 0 and 3 completely, 1 as in a run, 2 with an unknown identification.
+    /// Mask of the kind of ICRC check: 0 and 3 for a complete check, 1 for a check as in a run, 2 for an unknown
+    /// identification.
     pub(crate) const CHECK: u8 = 3;
     /// The source address is not the peer's.
     pub(crate) const STRANGE: u8 = 4;
-    /// The datagram is marked as having met congestion.
+    /// The datagram is marked "congestion experienced".
     pub(crate) const CONGESTED: u8 = 8;
     /// The adversary computes the ICRC of each packet.
     pub(crate) const SEALED: u8 = 16;
@@ -33,8 +34,8 @@ pub(crate) struct Datagram {
 }
 
 impl Datagram {
-    /// Returns the packets of the datagram, split like in `driver/sys.rs`: the last one may be shorter, and an empty
-    /// datagram is one empty packet.
+    /// Returns the packets of the datagram, which is split as in `driver/sys.rs`. The last packet may be shorter, and
+    /// an empty datagram is one empty packet.
     pub(crate) fn packets(&self) -> Vec<Vec<u8>> {
         let segment = if self.segment == 0 { self.bytes.len() } else { self.segment.into() };
         let packets = self.bytes.chunks(segment.max(1)).map(<[u8]>::to_vec);

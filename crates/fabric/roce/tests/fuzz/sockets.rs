@@ -1,6 +1,6 @@
-//! The same adversary over real sockets that receive runs. It sends whole datagrams, which the kernel splits or not,
-//! with wrong lengths and truncated ends. This also tests what the kernel reports about them, and where the driver
-//! splits them.
+//! Runs the adversary over real sockets that receive runs. It sends whole datagrams with wrong lengths and truncated
+//! ends, some of which the kernel splits. This also tests the lengths that the kernel reports, and how the driver
+//! splits datagrams.
 #![allow(unsafe_code)]
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -20,7 +20,7 @@ use crate::victim::{PATTERN, SETUP};
 
 /// Maximum number of packets into which the kernel splits a datagram.
 const MOST_PACKETS: usize = 64;
-/// Number of datagrams to one victim; most queue pairs break sooner or later.
+/// Number of datagrams to one victim. Most queue pairs break before the last datagram.
 const EACH: usize = 60;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -36,7 +36,7 @@ fn send(socket: &UdpSocket, datagram: &Datagram) -> bool {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: `at` points to a c_int, whose size is given, and the descriptor is the socket's.
     let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, at, size) };
-    assert_eq!(set, 0, "Linux 4.18 and later");
+    assert_eq!(set, 0, "UDP_SEGMENT exists on Linux 4.18 and later");
     socket.send_to(&datagram.bytes, (address(2), 4791)).is_ok()
 }
 
@@ -46,12 +46,12 @@ fn strangers_runs_are_counted_by_packet_and_reach_only_granted_memory() {
     let seed = number_of_environment("STENTOR_FUZZ_SEED", 0);
     let mut random = SplitMix64(seed);
     let (since, mut victims, mut packets, mut runs, mut written) = (Instant::now(), 0_u64, 0, 0_u64, 0_u64);
-    // Few victims are written to, because most queue pairs break before.
+    // The adversary writes to few victims, because most queue pairs break before.
     while since.elapsed() < time || runs < 50 || written == 0 && victims < 10_000 {
         victims += 1;
         let config = PeerConfig { mode: Some(Mode::Plain), runs: true, ..PeerConfig::new(address(2).into()) };
-        let mut peer = Peer::open(PeerConfig { mtu: SETUP.mtu, ..config }, 16).expect("sockets");
-        assert!(peer.pump.port().takes_runs(), "Linux 5.0 and later");
+        let mut peer = Peer::open(PeerConfig { mtu: SETUP.mtu, ..config }, 16).expect("sockets are opened");
+        assert!(peer.pump.port().takes_runs(), "runs are received on Linux 5.0 and later");
         let memory = peer.endpoint.memory_mut();
         let (shared, guard) = (memory.register(64, VA), memory.register(64, VA));
         let grant = |memory: &mut stentor_fabric_roce::endpoint::Memory, region, access| {
@@ -86,22 +86,22 @@ fn strangers_runs_are_counted_by_packet_and_reach_only_granted_memory() {
             while peer.endpoint.counters().received < expected {
                 peer.drive().expect("drives");
                 while peer.endpoint.poll().is_some() {}
-                let what = || format!("of {count} packets not all came, seed {seed}: {}", peer.counters());
+                let what = || format!("not all of {count} packets arrived, seed {seed}: {}", peer.counters());
                 assert!(sent.elapsed() < PATIENCE, "{}", what());
             }
-            assert_eq!(peer.endpoint.counters().received, expected, "packet by packet, seed {seed}");
+            assert_eq!(peer.endpoint.counters().received, expected, "number of received packets, seed {seed}");
         }
         peer.drive().expect("drives");
-        assert!(!peer.drive().expect("drives"), "more came than was sent, seed {seed}");
+        assert!(!peer.drive().expect("drives"), "more packets arrived than were sent, seed {seed}");
         let words = |region| peer.endpoint.memory().words(region).iter().map(|word| word.load(Ordering::Relaxed));
         assert!(words(guard).all(|word| word == pattern), "victim {victims} of seed {seed}");
         written += u64::from(words(shared).any(|word| word != 0));
     }
     println!("{packets} packets to {victims} victims, in {runs} runs and alone; {written} were written to");
-    assert!(runs > 20 && written > 0, "{runs} runs, {written} victims written to: not good enough");
+    assert!(runs > 20 && written > 0, "only {runs} runs, and only {written} victims were written to");
 }
 
-/// Sets the ICRC of each packet to the one for its position.
+/// Sets the ICRC of each packet of a datagram to the one for its position.
 fn seal(datagram: &mut Datagram, envelope: &mut stentor_wire::Envelope) {
     let mut packets = datagram.packets();
     for (n, packet) in packets.iter_mut().enumerate().filter(|(_, packet)| packet.len() >= 4) {

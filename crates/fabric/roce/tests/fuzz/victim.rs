@@ -27,14 +27,14 @@ pub(crate) const SETUP: Setup = Setup {
 pub(crate) const PATTERN: u8 = 0xa5;
 /// The byte that fills the payloads of the adversary.
 pub(crate) const FILL: u8 = 0x77;
-/// Time that passes if no deadline is set, in nanoseconds.
+/// Time by which the clock advances if no deadline is set, in nanoseconds.
 const LONG: u64 = 10_000_000_000;
 
 pub(crate) struct Victim {
     pub(crate) side: Side,
-    /// Key with the right to read but not to write.
+    /// Key that permits reads but not writes.
     pub(crate) readable_key: u32,
-    /// Key of another protection domain.
+    /// Key that is valid only in another protection domain.
     pub(crate) foreign_key: u32,
     guards: Vec<RegionId>,
     now: u64,
@@ -43,7 +43,8 @@ pub(crate) struct Victim {
 /// The effects of one input.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// Hashes of each packet's effects: its opcode, the counters, packets sent, completions, and the state.
+    /// Hashes of the effects of each packet: its opcode, changed counters, packets sent, completions, and the queue
+    /// pair's state.
     pub(crate) features: BTreeSet<u64>,
     /// Opcodes of the valid packets.
     pub(crate) opcodes: BTreeSet<u8>,
@@ -118,7 +119,7 @@ impl Victim {
             if datagram.flags & flags::SEALED != 0 && transport.len() >= 4 {
                 let mut sent = envelope;
                 if let IpRepr::V4(ip) = &mut sent.ip {
-                    // The kernel numbers the packets into which it splits a run.
+                    // The kernel numbers the packets of a run when it splits the run.
                     let moved = datagram.flags & flags::MOVED != 0;
                     ip.id = if check == Check::Whole || moved { 0 } else { n as u16 };
                 }
@@ -126,7 +127,7 @@ impl Victim {
             }
             let mut known = envelope;
             if let (Check::RunId, IpRepr::V4(ip)) = (check, &mut known.ip) {
-                // The driver knows only the position.
+                // The driver derives the identification from the position alone.
                 ip.id = n as u16;
             }
             self.now += 1;
@@ -147,7 +148,7 @@ impl Victim {
         let mut hasher = DefaultHasher::new();
         (cause, counted, format!("{:?}", self.side.endpoint.state(self.side.qp))).hash(&mut hasher);
         for (_, bytes) in sent {
-            let packet = Packet::new_checked(&bytes[..]).expect("what the endpoint sends is a packet");
+            let packet = Packet::new_checked(&bytes[..]).expect("the endpoint sends valid packets");
             (packet.opcode().to_byte(), packet.aeth().map(|aeth| aeth.syndrome.to_byte())).hash(&mut hasher);
         }
         for Completion { opcode, status, imm, .. } in self.side.completions() {
@@ -157,13 +158,14 @@ impl Victim {
     }
 }
 
-/// Returns which counters have grown. The first two, packets sent and received, have no significance.
+/// Returns for each counter whether it has grown. Omits the first two, packets sent and received, because they are not
+/// effects.
 fn changes(before: &[(&'static str, u64)], after: &[(&'static str, u64)]) -> Vec<u64> {
     let grown = before.iter().zip(after).map(|((_, before), (_, after))| (after - before).min(1));
     grown.skip(2).collect()
 }
 
-/// Returns whether a feature is a counter's value (0, 1 or more), and not the effect of one packet.
+/// Returns whether a feature represents the final value of a counter (0, 1 or more), and not the effect of one packet.
 pub(crate) fn is_count(feature: u64) -> bool {
     feature > u64::MAX - 1000
 }
@@ -180,7 +182,7 @@ pub(crate) fn run(script: &Script) -> Outcome {
     victim.check();
     outcome.counters = *victim.side.endpoint.counters();
     for (n, (_, count)) in outcome.counters.list().iter().enumerate() {
-        // 0, 1 or more.
+        // Distinguish the values 0, 1 and more.
         outcome.features.insert(u64::MAX - (n as u64 * 4 + count.min(&2)));
     }
     outcome.wrote = victim.side.bytes(victim.side.shared).contains(&FILL);

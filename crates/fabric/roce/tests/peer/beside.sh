@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs in the guest: Soft-RoCE at both ends of a veth pair, and the same network without it in a namespace, where this
-# crate uses port 4791. Runs examples/beside_kernel on both in turns. cargo xtask sets WORK (with shim.so), HERE (this
-# folder), PROGRAM and ROUNDS.
+# Runs in the guest. Sets up Soft-RoCE at both ends of a veth pair, and in a namespace an equal network without
+# Soft-RoCE, where this crate uses port 4791. Runs examples/beside_kernel on both in turns. cargo xtask sets WORK (with
+# shim.so), HERE (this folder), PROGRAM and ROUNDS.
 set -eu
 cd "$WORK"
 exec >beside.log 2>&1
@@ -14,5 +14,5 @@ export -f network
 ip netns exec ours bash -euc "network 10.77.0 9000"
 "$PROGRAM" measure ./shim.so "$ROUNDS" ip netns exec ours
 for n in 1 2; do
-	echo "v$n: $(cat /sys/class/net/v$n/statistics/tx_packets) packets of the kernel's went this way"
+	echo "v$n: $(cat /sys/class/net/v$n/statistics/tx_packets) packets of the kernel were sent here"
 done

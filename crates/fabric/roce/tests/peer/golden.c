@@ -1,4 +1,4 @@
-// Makes golden captures: two queue pairs on two Soft-RoCE devices of one kernel, and the packets between them.
+// Makes golden captures of the packets between two queue pairs on two Soft-RoCE devices of one kernel.
 //
 // Usage: golden DEVICE_A DEVICE_B INTERFACE atomic|sendimm|uc FILE. A is the requester, B the responder. Packets to
 // port 4791 on INTERFACE are written to FILE (pcap, Ethernet). Byte i of an operation with L bytes is L + 7 i.
@@ -66,7 +66,7 @@ static struct side open_side(const char *name, enum ibv_qp_type type) {
 		.cap = {.max_send_wr = 16, .max_recv_wr = 32, .max_send_sge = 1, .max_recv_sge = 1},
 	};
 	side.qp = ibv_create_qp(pd, &init);
-	check(side.mr && side.qp && !ibv_query_gid(context, 1, GID_INDEX, &side.gid), "cannot make objects");
+	check(side.mr && side.qp && !ibv_query_gid(context, 1, GID_INDEX, &side.gid), "cannot create the verbs objects");
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = rights};
 	// An unreliable connection has no READs.
 	if (type == IBV_QPT_UC)
@@ -110,25 +110,25 @@ static void atomics(struct side *a, struct side *b) {
 	wr.wr.atomic.remote_addr = (uintptr_t)b->memory;
 	wr.wr.atomic.compare_add = 5;
 	post(a, wr, 8, "fetch-and-add");
-	check(*old == 0x0123456789abcdef, "fetch-and-add brought another value");
+	check(*old == 0x0123456789abcdef, "fetch-and-add returned another value");
 	wr.wr.atomic.compare_add = UINT64_MAX;
 	post(a, wr, 8, "fetch-and-add of -1");
 	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
 	wr.wr.atomic.compare_add = 0x0123456789abcdf3;
 	wr.wr.atomic.swap = 0xfedcba9876543210;
 	post(a, wr, 8, "compare-and-swap");
-	check(*old == 0x0123456789abcdf3 && word[0] == 0xfedcba9876543210, "compare-and-swap did not");
+	check(*old == 0x0123456789abcdf3 && word[0] == 0xfedcba9876543210, "compare-and-swap did not swap");
 	wr.wr.atomic.compare_add = 1;
 	wr.wr.atomic.swap = 2;
-	post(a, wr, 8, "compare-and-swap that compares in vain");
-	check(word[0] == 0xfedcba9876543210, "compare-and-swap did although");
+	post(a, wr, 8, "compare-and-swap with another expected value");
+	check(word[0] == 0xfedcba9876543210, "compare-and-swap swapped although the values differ");
 }
 
 static const enum ibv_wr_opcode OPCODES[] = {
 	IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
 };
 
-// Runs some of the operations with all lengths.
+// Runs operations `first` to `last`, each with all message lengths.
 static void messages(struct side *a, struct side *b, int first, int last, unsigned flags) {
 	static const uint32_t lengths[] = {0, 1, 2, 3, 4, 64, 1024, 1025, 3000};
 	for (int n = first; n <= last; n++)

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs in the guest: the kernel's Soft-RoCE on the network card vec0, and stock programs on it. run.sh sets WORK.
+# Runs in the guest: sets up Soft-RoCE on the network card vec0, and runs rdma-core's example programs on it. run.sh
+# sets WORK.
 set -u
 cd "$WORK"
 exec >guest.log 2>&1

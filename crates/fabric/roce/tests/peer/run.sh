@@ -1,5 +1,6 @@
 #!/bin/bash
-# Real RDMA as the peer: a guest kernel with Soft-RoCE at the other end of a tap device, in its own network namespace.
+# Tests this crate against the kernel's RDMA. A guest kernel with Soft-RoCE is at the other end of a tap device. The
+# script runs in its own network namespace.
 #
 # Usage: UML_KERNEL=KERNEL unshare -rn run.sh RXE_FOLDER STENTOR REAL_PEER_TEST
 #   UML_KERNEL      the guest kernel
@@ -15,7 +16,7 @@ finish() {
 	status=$?
 	[ -z "$guest" ] || kill "$guest" 2>/dev/null || true
 	if [ $status -ne 0 ]; then
-		echo "--- what the guest said:"; cat "$work/guest.log" 2>/dev/null || echo "(nothing)"
+		echo "--- log of the guest:"; cat "$work/guest.log" 2>/dev/null || echo "(nothing)"
 		for log in "$work"/host-*.log; do echo "--- $log"; cat "$log"; done
 	fi
 	rm -rf "$work"
@@ -46,6 +47,6 @@ STENTOR_ROCE_PEER=10.77.0.2:18600 STENTOR_ROCE_ADDRESS=10.77.0.1 "$real_peer" --
 grep -E "^test result|^counters" "$work/host-verbs.log"
 wait "$guest" && guest= || { echo "the guest failed"; exit 1; }
 for one in client-18515 server-18516 client-18517 server-18518 client-18519; do
-	[ "$(cat "$work/$one" 2>/dev/null)" = ok ] || { echo "no word from $one"; exit 1; }
+	[ "$(cat "$work/$one" 2>/dev/null)" = ok ] || { echo "$one has not reported success"; exit 1; }
 done
 echo "5 pingpongs of 1000 iterations and the verbs program: passed"

@@ -7,7 +7,7 @@
 
 enum { GID_INDEX = 1, DEPTH = 128, INLINE = 64 };
 
-// A queue pair and its memory, as the other side needs them.
+// The parameters of a queue pair and its memory, which the other side needs.
 struct told {
 	uint64_t va;
 	uint32_t number, psn, rkey;
@@ -36,7 +36,7 @@ const char *side_open(const char *device, uint64_t bytes, struct side **out, str
 	side->cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0);
 	side->memory = aligned_alloc(4096, bytes);
 	if (!pd || !side->cq || !side->memory)
-		return "cannot make a protection domain, a completion queue and memory";
+		return "cannot create a protection domain, a completion queue and memory";
 	memset(side->memory, 0, bytes);
 	int rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	side->mr = ibv_reg_mr(pd, side->memory, bytes, rights);
@@ -46,7 +46,7 @@ const char *side_open(const char *device, uint64_t bytes, struct side **out, str
 	};
 	side->qp = ibv_create_qp(pd, &init);
 	if (!side->mr || !side->qp)
-		return "cannot register memory or make a queue pair";
+		return "cannot register memory or create a queue pair";
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = rights};
 	if (ibv_modify_qp(side->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
 		return "cannot initialise the queue pair";
@@ -71,13 +71,13 @@ const char *side_connect(struct side *side, const struct told *there) {
 	memcpy(rtr.ah_attr.grh.dgid.raw, there->gid, sizeof there->gid);
 	if (ibv_modify_qp(side->qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
-		return "the queue pair does not get ready to receive (is the interface's MTU above 4200?)";
+		return "the queue pair cannot enter RTR (is the interface's MTU above 4200?)";
 	struct ibv_qp_attr rts = {
 		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .sq_psn = 0x123456, .max_rd_atomic = 1,
 	};
 	if (ibv_modify_qp(side->qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-		return "the queue pair does not get ready to send";
+		return "the queue pair cannot enter RTS";
 	return NULL;
 }
 
@@ -90,7 +90,7 @@ const char *side_write(struct side *side, uint64_t from, uint64_t to, uint32_t b
 	wr.send_flags = (signalled ? IBV_SEND_SIGNALED : 0) | (bytes <= INLINE ? IBV_SEND_INLINE : 0);
 	wr.wr.rdma.rkey = side->there.rkey;
 	wr.wr.rdma.remote_addr = side->there.va + to;
-	return ibv_post_send(side->qp, &wr, &bad) ? "the WRITE is not taken" : NULL;
+	return ibv_post_send(side->qp, &wr, &bad) ? "the WRITE was refused" : NULL;
 }
 
 // Adds the number of completions to `done`.

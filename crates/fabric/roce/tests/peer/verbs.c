@@ -38,7 +38,7 @@ static void check(int good, const char *what) {
 static void take(void *to, size_t bytes) {
 	for (size_t done = 0; done < bytes;) {
 		ssize_t got = read(peer, (char *)to + done, bytes - done);
-		check(got > 0, "the other side is gone");
+		check(got > 0, "the other side has closed the connection");
 		done += got;
 	}
 }
@@ -87,7 +87,7 @@ int main(int count, char **arguments) {
 	int rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	struct ibv_mr *mr = ibv_reg_mr(pd, memory, BYTES, rights);
 	struct ibv_mr *own = ibv_reg_mr(pd, local, BYTES, IBV_ACCESS_LOCAL_WRITE);
-	check(mr && own && cq && inbox, "cannot make objects");
+	check(mr && own && cq && inbox, "cannot create the verbs objects");
 	struct ibv_qp_init_attr init = {
 		.send_cq = cq, .recv_cq = inbox, .qp_type = IBV_QPT_RC,
 		.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
@@ -114,7 +114,7 @@ int main(int count, char **arguments) {
 	char line[LINE], digits[33];
 	take(line, LINE);
 	unsigned lid, number, psn;
-	check(sscanf(line, "%x:%x:%x:%32s", &lid, &number, &psn, digits) == 4, "that is no queue pair");
+	check(sscanf(line, "%x:%x:%x:%32s", &lid, &number, &psn, digits) == 4, "the other side sent no queue pair");
 	struct ibv_qp_attr rtr = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = number, .rq_psn = psn,
 		.max_dest_rd_atomic = 4, .min_rnr_timer = 12,
@@ -142,9 +142,9 @@ int main(int count, char **arguments) {
 	take(line, MEMORY_LINE);
 	unsigned rkey;
 	unsigned long long va;
-	check(sscanf(line, "%x:%llx", &rkey, &va) == 2, "that is no memory");
+	check(sscanf(line, "%x:%llx", &rkey, &va) == 2, "the other side sent no memory");
 
-	// Check what the other side wrote here.
+	// Check the data that the other side has written here.
 	take(line, 6);
 	for (uint32_t i = 0; i < 3000; i++)
 		if (memory[i] != pattern(3000, i))
@@ -176,7 +176,7 @@ int main(int count, char **arguments) {
 	sge.addr = (uintptr_t)local + HALF + 8192;
 	wr.opcode = IBV_WR_RDMA_READ;
 	post(qp, wr, cq, "our READ");
-	check(!memcmp(local + HALF, local + HALF + 8192, 5000), "our READ brought something else");
+	check(!memcmp(local + HALF, local + HALF + 8192, 5000), "our READ returned wrong data");
 	sge = (struct ibv_sge){(uintptr_t)local + HALF + 16384, 8, own->lkey};
 	wr = (struct ibv_send_wr){.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sg_list = &sge, .num_sge = 1};
 	wr.wr.atomic.rkey = rkey;
@@ -185,7 +185,7 @@ int main(int count, char **arguments) {
 	post(qp, wr, cq, "our fetch-and-add");
 	wr.wr.atomic.compare_add = 2;
 	post(qp, wr, cq, "our second fetch-and-add");
-	check(*(uint64_t *)sge.addr == 40, "fetch-and-add brought another value");
+	check(*(uint64_t *)sge.addr == 40, "fetch-and-add returned another value");
 	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
 	wr.wr.atomic.remote_addr = va + ATOMICS + 8;
 	wr.wr.atomic.compare_add = 0;

@@ -1,6 +1,6 @@
 # A function for guests: `network NET MTU` makes a veth pair v1 and v2 with the addresses NET.1 and NET.2. Both ends are
 # in one namespace, because Soft-RoCE works only in the first one. Routing rules therefore send packets between them
-# over the wire instead of directly through the host.
+# over the veth pair instead of directly through the host.
 network() {
 	ip link set lo up
 	ip link add v1 address 02:00:00:00:00:01 mtu "$2" type veth peer name v2 address 02:00:00:00:00:02 mtu "$2"
