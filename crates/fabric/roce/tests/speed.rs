@@ -1,6 +1,6 @@
 //! Compares throughput and latency with plain UDP sockets in the same run. Ignored by default, because it needs two
-//! cores without other load and a release build: `cargo test --release -p stentor-fabric-roce --test speed -- --ignored
-//! --nocapture --test-threads 1`.
+//! cores without other load and a release build:
+//! `cargo test --release -p stentor-fabric-roce --test speed -- --ignored --nocapture --test-threads 1`.
 //!
 //! All traffic uses the loopback device, all sides poll, and results are medians of interleaved rounds.
 

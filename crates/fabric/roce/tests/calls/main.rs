@@ -2,8 +2,8 @@
 //!
 //! Both processes run the script in `crates/fabric/net/tests/calls`. `calls.txt` records their calls, completions,
 //! events and errors. Packets depend on time here, so they are not recorded; `packets.rs` records the endpoint's
-//! packets. After an intended change, record the results again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-roce
-//! --test calls`, and give the reason in the commit.
+//! packets. After an intended change, record the results again with
+//! `STENTOR_RECORD=1 cargo test -p stentor-fabric-roce --test calls`, and give the reason in the commit.
 
 #[path = "../../../net/tests/calls/mod.rs"]
 mod calls;

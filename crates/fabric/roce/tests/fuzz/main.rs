@@ -3,8 +3,8 @@
 //!
 //! Inputs with new effects are kept in `tests/corpus`. These inputs are replayed, and mutations start from them.
 //! `STENTOR_FUZZ_SECONDS` is the duration (1 s by default). A failure writes its input to a file, and
-//! `STENTOR_FUZZ_INPUT` replays it. To extend the corpus, run `STENTOR_FUZZ_SECONDS=600 cargo test -p
-//! stentor-fabric-roce --test fuzz -- --ignored grow`.
+//! `STENTOR_FUZZ_INPUT` replays it. To extend the corpus, run
+//! `STENTOR_FUZZ_SECONDS=600 cargo test -p stentor-fabric-roce --test fuzz -- --ignored grow`.
 
 #[path = "../common/mod.rs"]
 mod common;
