@@ -194,7 +194,7 @@ impl Progress {
         Ok(Progress(Some(file)))
     }
 
-    /// Reports the number of delivered messages.
+    /// Reports the number of delivered messages to the sender, in this process's file. Does nothing in a stream.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.

@@ -1,4 +1,4 @@
-//! The part of the keys that one group has, with their values.
+//! The keys of one group's partition, with their values.
 //!
 //! # Invariants
 //! - The store depends only on the commands and on the time of the order. The iteration order of hash tables is never

@@ -24,7 +24,7 @@ pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
     let is_over = until_told(true)?;
     let mut resource = hold.resource.as_deref().map(Resource::connect).transpose()?;
     let (name, length) = (&hold.name, hold.lease.into());
-    // The process tries once even if its input has ended already.
+    // The process tries to acquire the lock at least once, even if its standard input has ended already.
     loop {
         let mut waits_for = 0;
         let waits = |held: &Held| {

@@ -32,7 +32,7 @@ pub(super) struct Sender {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Aggregated {
     pub(super) receivers: u8,
-    /// Jitter of the acknowledgements.
+    /// Upper bound of the random delay of each acknowledgement, in packet times.
     pub(super) jitter: f64,
     pub(super) runs: u32,
     /// Share of the runs in which the sender must time out.

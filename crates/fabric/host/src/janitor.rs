@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 /// Script of a janitor that runs in `/bin/sh`. It waits for the end of its input, which the kernel closes when the
 /// parent ends.
 const SCRIPT: &str = r#"trap "" HUP INT TERM; read -r x; rm -f "$1" "${1%.sock}.ctl"; rmdir "$2" && rmdir "$3""#;
-/// Extension of the file beside a socket. The file is removed with the socket.
+/// Extension of the caller's file beside a socket. This file has the socket's name, and is removed with the socket.
 pub(crate) const BESIDE: &str = "ctl";
 /// Path of the program that this process runs. The path stays valid after the program's file was replaced.
 const SELF: &str = "/proc/self/exe";
@@ -26,8 +26,9 @@ pub fn become_janitor_by(argument: &'static str) {
     let _ = ARGUMENT.set(argument);
 }
 
-/// Waits until standard input ends, then removes a socket, the file beside it, and the directories if they are empty.
-/// Before the call, the caller must make this process ignore SIGHUP, SIGINT and SIGTERM.
+/// Waits until standard input ends. Then removes `socket` and the file of the same name with the extension `ctl`, and
+/// the directories `cluster` and `directory` if they are empty. Before the call, the caller must make this process
+/// ignore SIGHUP, SIGINT and SIGTERM.
 pub fn clean_up(socket: &Path, cluster: &Path, directory: &Path) {
     let mut ignored = [0; 64];
     let mut input = io::stdin().lock();

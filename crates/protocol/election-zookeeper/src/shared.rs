@@ -1,11 +1,11 @@
-//! State that the owner of an election shares with its thread.
+//! State that the handle of an election shares with the thread of that election.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Status;
 
-/// State that the owner shares with the thread.
+/// State that a [`ZookeeperElection`](crate::ZookeeperElection) shares with its thread.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub status: Mutex<Status>,

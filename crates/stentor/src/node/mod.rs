@@ -178,8 +178,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Asks the node to stop, which it does within its next rounds. Wakes the node if it sleeps, and an event loop that
-    /// sleeps on its descriptor.
+    /// Asks the node to stop. The node leaves its group in its next rounds, and then stops. This call wakes a node that
+    /// sleeps, and an event loop that sleeps on the node's descriptor.
     pub fn stop(&self) {
         self.stop.stop();
         self.sleeper.wake();

@@ -48,9 +48,9 @@ causes! {
     Complained = "complained";
     /// Dropped: a packet is missing, and the holder has already received a NAK.
     Quiet = "quiet";
-    /// A rank that does not hold the set sent data.
+    /// The sender of a data packet does not hold the set.
     NotHolder = "not-holder";
-    /// Data arrived while a control packet is being executed.
+    /// A data packet arrived while the switch was executing the control packet of its session.
     TooEarly = "too-early";
     /// A control packet is valid and passes through the loop.
     ControlTaken = "control-taken";

@@ -245,7 +245,7 @@ impl<T> SwitchSets<T> {
             "each peer receives its own write, not a copy by the switch: a set has {most} processes at most, and this one \
              would have {members}; leave out [switch], or make groups smaller or fewer"
         );
-        // Several sets may have this size.
+        // Sets of equal size yield equal notes, and each note is kept only once.
         if !self.notes.contains(&note) {
             self.note(note);
         }

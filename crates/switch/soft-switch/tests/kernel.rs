@@ -39,7 +39,7 @@ fn pattern(salt: u32, length: u32) -> Vec<u8> {
     (0..length).map(|i| (salt + 7 * i) as u8).collect()
 }
 
-/// The kernel's hosts, and the connection to the program that drives them.
+/// The hosts whose queue pairs are the Linux kernel's, and the connection to the guest's program that drives them.
 struct Kernel {
     stream: TcpStream,
     lines: BufReader<TcpStream>,

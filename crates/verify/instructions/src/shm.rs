@@ -1,4 +1,4 @@
-//! The paths of posting to shared memory and of polling it.
+//! Counts the instructions of a post to the shared-memory fabric, and of a poll of that fabric.
 
 use stentor_fabric::{
     Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, RegionSpec, RemoteSpan, Service,

@@ -43,8 +43,9 @@ pub enum ChannelFabric {
 }
 
 impl DemoFabric {
-    /// Returns the fabric with its settings, for the configuration of a cluster whose key lies beside it. `network` is
-    /// the second number of the loopback addresses, and `address` returns the address of the RDMA device.
+    /// Returns the fabric and its settings for the configuration of a cluster. The key file is in the folder of the
+    /// configuration. `network` is the second byte of the loopback addresses, and `address` returns the address of the
+    /// RDMA device.
     ///
     /// # Errors
     /// Returns the error of `address` if the fabric is `verbs`.

@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 use stentor_fabric_roce::driver::Chances;
 
-/// A capture and a faulty network, for a command that is one process.
+/// Options of a command that runs in one process: a packet capture, and faults of the network.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Network {
     /// Write every packet to a capture for Wireshark; the file must not exist
@@ -20,7 +20,7 @@ pub struct Network {
     pub seed: u64,
 }
 
-/// Captures and a faulty network, for a command that starts several processes.
+/// Options of a command that starts several processes: packet captures, and faults of the network.
 #[derive(Args, Clone, Debug)]
 pub struct Networks {
     /// Write the packets that each process sends and receives to a capture for Wireshark: with `run.pcap` the captures
@@ -33,7 +33,7 @@ pub struct Networks {
     pub bad: BadNetwork,
 }
 
-/// Captures and a faulty network with a seed, for a command that starts several processes.
+/// Options of a command that starts several processes: packet captures, and faults of the network with their seed.
 #[derive(Args, Clone, Debug)]
 pub struct SeededNetworks {
     /// Captures, and the faults of the network.

@@ -40,8 +40,8 @@ pub(super) struct Slot {
     /// The final timestamp, once the message is decided.
     pub(super) decided: Option<Timestamp>,
     pub(super) delivered: bool,
-    /// `true` if the slot is a no-op, which is never delivered, unless its entry is lost with its ballot (see
-    /// `no_op.rs`).
+    /// `true` if the slot is a no-op. A no-op is never delivered. It becomes an ordinary slot again only if the ballot
+    /// that made it a no-op ends before the no-op is settled (see `no_op.rs`).
     pub(super) no_op: bool,
     /// `true` if the no-op is final: a majority of the group has processed it.
     pub(super) settled: bool,

@@ -1,8 +1,9 @@
-//! The common part of agreement, validity and liveness: certain messages must be delivered by every correct
-//! destination.
+//! The check that agreement, validity and liveness share: every correct destination must have delivered every required
+//! message. Each of the three properties defines which messages it requires.
 //!
-//! All three properties assume that a majority of every destination group is correct. Messages without such majorities
-//! are excluded.
+//! All three properties assume that a majority of every destination group is correct. A message is excluded if one of
+//! its destination groups has no correct majority. Groups whose history has ended are no reason to exclude a message,
+//! but they need not deliver it.
 
 use super::INCOMPLETE;
 use crate::chain::Chain;

@@ -17,7 +17,7 @@ pub(super) fn is_query(token: u64) -> bool {
 pub(super) struct Tally {
     digest: u64,
     count: u64,
-    /// Number of commands of each open session.
+    /// Number of applied commands of each open session.
     sessions: BTreeMap<SessionId, u64>,
     /// Notifications that were not fetched yet.
     notes: Vec<(SessionId, Vec<u8>)>,

@@ -87,7 +87,8 @@ impl<'a> Sites<'a> {
         self.number(site)
     }
 
-    /// Returns the initial site of every member, with the bodies in their rings.
+    /// Returns the initial site of every member. The channels from clients already contain the bodies of all messages,
+    /// and all other channels are empty.
     pub(super) fn begin(&mut self) -> Vec<u32> {
         let context = self.context;
         let mut sites = Vec::new();
