@@ -103,8 +103,8 @@ impl Turns for runtime::Client<ShmFabric> {
     }
 }
 
-/// The protocol's client with a hand-written session, driven by [`client_round`]. It does only what a command needs, and
-/// is the baseline for [`LocalClient`].
+/// The protocol's client with a hand-written session, driven by [`client_round`]. It does only what a command needs,
+/// and is the baseline for [`LocalClient`].
 pub struct ByHand {
     client: runtime::Client<ShmFabric>,
     backoff: Backoff,

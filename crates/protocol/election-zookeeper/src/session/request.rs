@@ -30,8 +30,8 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the time limit of a request, at most half of the session timeout. A leader resigns when it has received no
-    /// answer for the session timeout. If that moment is earlier, the limit ends just after it.
+    /// Returns the time limit of a request, at most half of the session timeout. A leader resigns when it has received
+    /// no answer for the session timeout. If that moment is earlier, the limit ends just after it.
     fn limit(&self) -> Duration {
         let left = self.timeout.saturating_sub(self.heard_at.elapsed());
         let usual = self.timeout / 2;
