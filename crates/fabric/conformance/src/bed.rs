@@ -163,7 +163,7 @@ impl<T: Testbed> Bed<T> {
         self.testbed.advance();
     }
 
-    /// Runs so many rounds that everything in flight has usually arrived.
+    /// Runs enough rounds for everything in flight to arrive in most cases.
     pub(super) fn settle(&mut self) {
         for _ in 0..self.testbed.settling() {
             self.round();

@@ -8,7 +8,7 @@ const CONFIG: QpConfig = QpConfig::reliable(8, 0);
 
 /// Creates B's counter with a grant for reading, and B's end of the queue pair.
 fn join<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, stentor_fabric::QpId)> {
-    // If the fabric supports it, the counter has many readers, as heartbeats have.
+    // A heartbeat has many readers. If the fabric supports that, B is the writer of its own counter, and A a reader.
     let writer = if bed.at(B).capabilities().many_readers { B } else { A };
     let counter = bed.region(B, writer, 1, 8, None)?;
     called("grant", bed.at(B).grant(counter, A, Access::Read))?;

@@ -24,7 +24,7 @@ fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<Pair> {
 }
 
 impl Pair {
-    /// Returns this process's end, its peer, and its region.
+    /// Returns the end of `process`, the peer of `process`, and the region that `process` owns.
     fn end(&self, process: ProcessId) -> (QpId, ProcessId, RegionId) {
         if process == A { (self.link.a, B, self.at_a) } else { (self.link.b, A, self.at_b) }
     }
@@ -158,7 +158,8 @@ pub(super) fn all_completions_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         for process in [A, B] {
             let (qp, peer, _) = pair.end(process);
             bed.broken(process, qp, peer)?;
-            // `broken` took the events after its poll: poll once more without letting time pass.
+            // The poll in `broken` preceded the event, so completions may have followed it: poll once more, without
+            // letting time pass.
             bed.collect(process);
             let mut got = Vec::new();
             while let Some(completion) = bed.take_any(process) {

@@ -145,7 +145,7 @@ impl Trio {
     }
 }
 
-/// A fabric without sets refuses both calls.
+/// A fabric without sets refuses `join_set` and `post_set`.
 pub(super) fn refused_where_there_are_none<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     if bed.at(A).capabilities().hardware_multicast {
         return Ok(());

@@ -32,7 +32,8 @@ const LINGER: Duration = Duration::from_millis(500);
 /// teardown. The time is short because the directory is locked meanwhile, and a client checks one id after the other.
 const BRIEF: Duration = Duration::from_millis(10);
 
-/// Returns the paths beside the sockets of all processes with this id, running or dead. See [`Beside`](crate::Beside).
+/// Returns the paths of the callers' files (see [`Beside`](crate::Beside)) of all processes with this id, running or
+/// dead.
 ///
 /// # Errors
 /// [`StartError::Directory`] if other users may enter the directories; otherwise the error of the operating system.

@@ -51,12 +51,12 @@ pub(crate) enum Enrolment {
     Theirs(i32),
 }
 
-/// Returns a path that identifies a file, whichever path names it.
+/// Returns a path that identifies a file. The result is equal for all paths to the same file.
 fn identity(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| absolute(file))
 }
 
-/// Returns the name on the roll of a process that runs from a file.
+/// Returns the name under which a process that runs from `file` is on the roll.
 fn name_on_roll(cluster: &str, name: &str, file: &Path) -> String {
     format!("{}{:016x}", prefix(cluster, name), hash(file.as_os_str()))
 }

@@ -75,8 +75,8 @@ impl Whereabouts {
         Janitor::start(&self.socket, &self.cluster, &self.directory)
     }
 
-    /// Removes the socket, the file beside it, and the directories if they are empty. Errors are ignored: the files may
-    /// be removed already, and the directories may be in use.
+    /// Removes the socket and the caller's file beside it, and also the directories if they are empty. Errors are
+    /// ignored: the files may be removed already, and the directories may be in use.
     fn remove(&self) {
         let _ = fs::remove_file(&self.socket);
         let _ = fs::remove_file(self.beside());
@@ -216,8 +216,8 @@ impl Seat {
         self.directories.iter().map(|directory| directory.join(&self.cluster)).collect()
     }
 
-    /// Creates links to the socket, and to the file beside it, in the directory that all processes of this user search.
-    /// If this fails, only processes with the same `XDG_RUNTIME_DIR` find the socket.
+    /// Creates links to the socket and to the caller's file beside it, in the directory that all processes of this user
+    /// search. If this fails, only processes with the same `XDG_RUNTIME_DIR` find the socket.
     fn put_up_sign(&mut self) {
         let common = common_directory();
         if !is_usual(&self.at.directory) || self.at.directory == common {

@@ -42,12 +42,13 @@ struct Refused {
 }
 
 impl Refused {
-    /// Creates a refusal that repeats until one of the two is restarted differently.
+    /// Creates a refusal that repeats until one of the two processes is restarted with another key, configuration or
+    /// release.
     fn lasting(reason: String) -> Refused {
         Refused { reason, other: None, lasting: true }
     }
 
-    /// Creates a refusal that may not repeat.
+    /// Creates a refusal that the next attempt does not necessarily repeat.
     fn passing(reason: String) -> Refused {
         Refused { reason, other: None, lasting: false }
     }
@@ -193,8 +194,8 @@ impl Control {
         let Refused { reason, other, lasting } = why;
         let is_peer = |process: &ProcessId| process.0 < self.me.processes && *process != self.me.process;
         let peer = newcomer.expected.or_else(|| newcomer.handshake.claims().filter(is_peer));
-        // A claimed identity is reported as certain only if the connection comes from that peer's address, and has no
-        // other effect.
+        // A claimed identity is reported as certain only if the connection comes from that peer's address. The claim
+        // has no other effect.
         let listens = peer.and_then(|peer| self.addresses[peer.index()]);
         let at = listens.filter(|listens| listens.ip() == newcomer.at.ip()).unwrap_or(newcomer.at);
         let certain = newcomer.expected.is_some() || listens == Some(at);

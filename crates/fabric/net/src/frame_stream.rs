@@ -12,9 +12,9 @@ const MAX_BEHIND: usize = 8 << 20;
 /// Maximum length of a frame, in bytes.
 const MAX_FRAME: usize = 512;
 
-/// Time after which a silent connection is closed. The host may have lost power and with it the state of the
-/// connection; while the old connection exists, its process could not reconnect. Processes that are busy or stopped do
-/// not count as silent, because their kernel acknowledges.
+/// Time after which a silent connection is closed. The peer's host may have lost power, and with it the state of the
+/// connection. While this end keeps the old connection, the peer cannot reconnect. A peer that is busy or stopped does
+/// not count as silent, because its kernel acknowledges.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// Number of keep-alive probes sent within `SILENCE`.
 const PROBES: u32 = 4;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Returns the file from which a library was loaded, with its full version in its name, or `None` if `/proc` does not
-/// list it. `name` is the requested library, such as `libibverbs.so.1`; another version of the same library counts.
+/// list it. `name` is the requested library, such as `libibverbs.so.1`. Another version of the library is found, too.
 #[must_use]
 pub fn loaded_file(name: &str) -> Option<PathBuf> {
     mapped(&fs::read_to_string("/proc/self/maps").unwrap_or_default(), name)

@@ -25,7 +25,8 @@ pub const VERSION: u16 = 1;
 pub const PURPOSE: &str = "observe";
 /// Maximum number of connections that wait to be handed over. A further one replaces the oldest.
 const MOST: usize = 32;
-/// Maximum time that a connection waits to be handed over. Some processes accept no observers.
+/// Maximum time that a connection waits to be handed over. A process that accepts no observers never fetches its
+/// connections.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Seals and verifies the frames of one connection. Frames are numbered and have a direction, so none can be changed,

@@ -63,8 +63,8 @@ fn is_listed(list: &str, processor: usize) -> bool {
     })
 }
 
-/// Returns the distance of each NUMA node from one of them, according to the firmware: 10 is the node itself, and
-/// larger is farther.
+/// Returns each NUMA node with its distance from the node `from`, according to the firmware. The distance of a node
+/// from itself is 10.
 #[must_use]
 pub fn distances(root: &Path, from: u32) -> Vec<(u32, u32)> {
     let told = line(&node_path(root, from).join("distance")).unwrap_or_default();

@@ -4,7 +4,7 @@
 use crate::info::Info;
 use crate::load::Version;
 
-/// Defects of a provider, because of which features that it offers must not be used.
+/// Defects of a provider. The features that they affect must not be used, although the provider offers them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quirks {
     /// `true` if a tagged receive with ignored bits does not match messages that arrived before it was posted.

@@ -12,9 +12,9 @@ use stentor_fabric::{Opcode, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Counters, Data, Request};
 
 const OPERATIONS: u64 = 60;
-/// Offset of the words for atomics. WRITEs use other offsets.
+/// Offset of the words for atomics, in bytes. WRITEs use other offsets.
 const COUNTER: u64 = 8;
-/// Offset of memory that is never written.
+/// Offset of memory that is never written, in bytes.
 const CONSTANT: usize = 12 * 1024;
 const RECEIVE_BYTES: u32 = 1024;
 

@@ -50,7 +50,7 @@ fn halves(mtu: u16, window: u32, bytes: usize, runs: bool) -> (Half, Half) {
     (a, b)
 }
 
-/// Repeats a trial until one reaches the bar.
+/// Repeats a trial, at most [`TRIALS`] times, until it returns `true`: it has reached its bound.
 fn within(what: &str, mut trial: impl FnMut() -> bool) {
     assert!((0..TRIALS).any(|_| trial()), "{what}: below the bar in each of {TRIALS} trials");
 }

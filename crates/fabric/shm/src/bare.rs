@@ -85,7 +85,8 @@ impl BareMemory {
         Ok(RobustList::new(Arc::clone(&self.memory), 1).hold_for_good()?)
     }
 
-    /// Sleeps while the low half of a word is `seen`, until [`wake`](BareMemory::wake) or for at most `longest`.
+    /// Sleeps while the low half of a word equals `seen`, until [`wake`](BareMemory::wake) is called, but at most for
+    /// `longest`.
     ///
     /// # Errors
     /// Returns the error of the system call.

@@ -97,9 +97,9 @@ mod pairs {
         }
         // SAFETY: this does what the same number of relaxed stores of atomic words would do, in this order, the last of
         // them with release.
-        // - It loads `bytes` at `from` and stores as many at `to`, at least two pairs; both are that long. `from` is
-        //   plain memory that is borrowed; `to` may be stored to through a shared reference, because its words are
-        //   atomics.
+        // - It loads `bytes` bytes from `from` and stores the same number to `to`. These are at least two pairs, and
+        //   both slices are that long. `from` is plain memory that is borrowed. `to` may be stored to through a shared
+        //   reference, because its words are atomics.
         // - A store of 16 bytes to an address that is aligned to 16 bytes is atomic on processors that have AVX (AMD64
         //   Architecture Programmer's Manual 2, 7.3.2; Intel SDM 3A, 9.1.1), so no reader sees a torn word.
         // - Stores take effect in program order (SDM 3A, 9.2.2), which is what release requires of the last one.

@@ -100,7 +100,7 @@ impl Data {
         self.break_qp(index, Status::Flushed);
     }
 
-    /// Stores a write. Returns the slot of its region, `QUEUE` if it was empty, or `None` if it was refused.
+    /// Stores a write. Returns the slot of its region, `QUEUE` if the write has no data, or `None` if it was refused.
     fn write(&mut self, index: usize, entry: SendEntry, source: Source<'_>, target: &RemoteSpan) -> Option<u32> {
         let bytes = source.bytes();
         if bytes == 0 {

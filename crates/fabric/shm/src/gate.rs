@@ -10,8 +10,8 @@
 use stentor_fabric::memory::{Ordering, Word, fence};
 
 /// Number of passes over the memory after which the copy is used as it is. A correct peer stores at most one batch
-/// after the generation has changed, so only an incorrect one reaches this limit, and for that there is no order to
-/// preserve.
+/// after the generation has changed, so only an incorrect peer reaches this limit. The writes of an incorrect peer have
+/// no order that the copy must preserve.
 const MAX_PASSES: usize = 8;
 
 /// Closes the gate for the writer. A copy that is made after this call contains every write that the writer counts as

@@ -42,7 +42,7 @@ use stentor_fabric::{ProcessId, Waker};
 use crate::doorbell::{self, AWAKE, FUTEX};
 use crate::mapping::{Mapping, ReadMapping};
 
-/// Maximum length of a list that the kernel processes (`ROBUST_LIST_LIMIT`).
+/// Maximum number of entries of a robust list that the kernel processes (`ROBUST_LIST_LIMIT`).
 const LONGEST_LIST: usize = 2048;
 /// Maximum number of peers' words that the thread waits for: one less than the kernel's limit (`FUTEX_WAITV_MAX`),
 /// because one word is the process's own.

@@ -32,8 +32,8 @@ impl Data {
         signalled: bool,
     ) -> Result<(), PostError> {
         let qp = self.qps.get_mut(id.index()).ok_or(PostError::UnknownQp(id))?;
-        // The fast path: a write of a valid size, to the region of this queue pair's last write or the first one after
-        // a flush.
+        // The fast path: a write of a valid size, which is this queue pair's first write after a flush or has the same
+        // region as the previous one.
         if qp.admit(id).is_ok()
             && !data.is_empty()
             && data.len() <= self.capabilities.inline_bytes as usize

@@ -102,8 +102,8 @@ fn completed_writes_are_visible_after_closing() {
     });
 }
 
-/// A copy that contains a later write contains the earlier one, although that is copied first and neither counts as
-/// done.
+/// A copy that contains a later write also contains the earlier one. This holds even though the word of the earlier
+/// write is copied first, and neither write counts as done.
 #[test]
 fn the_snapshot_keeps_the_order_of_writes() {
     loom::model(|| {

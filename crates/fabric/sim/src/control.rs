@@ -49,7 +49,7 @@ impl State {
         self.calendar.push(at, Event::Match { a: me.0, b: peer.0, service });
     }
 
-    /// Handles the arrival at `b` of the message that `a` created its end. The ends are connected if `b` has created
+    /// Handles the message by which `a` notifies `b` that `a` has created its end. Connects the ends if `b` has created
     /// its end as well.
     pub(crate) fn on_match(&mut self, a: ProcessId, b: ProcessId, service: Service) {
         for (from, to) in [(a, b), (b, a)] {
@@ -113,7 +113,7 @@ impl State {
         if let Some(number) = qp.own_set() {
             return self.set_is_ready(me, number, end.connection);
         }
-        // The NIC makes everything visible that it received on earlier connections before it announces a new one.
+        // Before the NIC announces a new connection, it makes everything visible that it received on earlier ones.
         self.land_everything_of(me, peer);
         self.hear_all_grants(me, peer);
         let owner = &mut self.processes[me.index()];

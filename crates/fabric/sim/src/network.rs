@@ -110,7 +110,8 @@ impl State {
         self.arrive(id);
     }
 
-    /// Handles the arrival of a message that the network no longer holds, except for a cut.
+    /// Handles the arrival of a message that the network does not keep as a late copy. If the path is cut, holds the
+    /// message until the cut ends.
     pub(crate) fn arrive(&mut self, id: u32) {
         let message = self.messages.get(id);
         let (from, to, seq) = (message.from, message.to, message.seq);

@@ -94,11 +94,11 @@ impl State {
         }
     }
 
-    /// Breaks the responder's end at once. If a process is its own peer, its end breaks with the answer, and until then
-    /// nothing more executes.
+    /// Breaks the responder's end at once. If a process is its own peer, its end breaks when the answer arrives, and
+    /// until then nothing more executes.
     fn break_responder(&mut self, end: End, to_itself: bool) {
         if self.is_current(end) && self.qp(ProcessId(end.process), end.qp).set.is_some() {
-            // The sender's end breaks with the answer, and then the set.
+            // The sender's end breaks when the answer arrives, and then the set breaks.
             return;
         }
         if to_itself && self.is_current(end) {

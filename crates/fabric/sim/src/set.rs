@@ -168,7 +168,7 @@ impl State {
         }
     }
 
-    /// Returns whether the network keeps a copy that arrives now for a while.
+    /// Keeps a copy that arrives now for a while, if the network keeps copies on this path. Returns whether it does.
     pub(crate) fn keep_copy(&mut self, id: u32) -> bool {
         let message = self.messages.get(id);
         let (from, to) = (message.from, message.to);

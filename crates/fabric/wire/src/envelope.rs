@@ -14,7 +14,7 @@ pub struct Ipv4Repr {
     pub tos: u8,
     /// Identification. The ICRC covers it.
     pub id: u16,
-    /// The flag "do not fragment".
+    /// `true` if routers must not fragment the packet (the flag DF).
     pub dont_fragment: bool,
     /// Time to live, in hops.
     pub ttl: u8,

@@ -98,19 +98,19 @@ raw! {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct Bth {
-    /// SE: wake the responder if it waits for solicited events.
+    /// SE: `true` to wake the responder if it waits for solicited events.
     pub solicited: bool,
-    /// M: the migration state is "migrated". Linux sends 0, some NICs send 1.
+    /// M: `true` if the migration state is "migrated". Linux sends 0, some NICs send 1.
     pub migreq: bool,
     /// Partition key.
     pub pkey: u16,
-    /// FECN: the packet encountered congestion.
+    /// FECN: `true` if the packet encountered congestion.
     pub fecn: bool,
-    /// BECN: packets of the other direction encountered congestion.
+    /// BECN: `true` if packets of the other direction encountered congestion.
     pub becn: bool,
     /// Destination queue pair, 24 bits.
     pub dest_qp: u32,
-    /// A: the responder must acknowledge.
+    /// A: `true` if the responder must acknowledge.
     pub ack_req: bool,
     /// Packet sequence number.
     pub psn: Psn,

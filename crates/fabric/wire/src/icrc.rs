@@ -15,11 +15,11 @@ use crate::{Envelope, IpRepr};
 
 /// CRC-32, reflected.
 const POLYNOMIAL: u32 = 0xedb8_8320;
-/// Maximum length of the masked headers: IPv6, UDP, BTH.
+/// Maximum length of the masked headers (IPv6, UDP, BTH), in bytes.
 const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
 /// Number of bytes of ones in front.
 const ONES: usize = 8;
-/// Offset of FECN and BECN in a BTH.
+/// Offset of the byte with FECN and BECN in a BTH.
 const CONGESTION: usize = 4;
 /// Maximum length of a packet whose rest is copied to the end of its masked headers, so that both are hashed in one
 /// call. The copy costs less than the end of a second call, where `crc32fast` folds its wide registers into one.

@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// Maximum length of the extension headers: DETH or RETH and the immediate, AtomicETH, the zeros of a CNP.
+/// Maximum length of the extension headers, in bytes. The longest is the AtomicETH.
 pub(crate) const MAX_EXTENSION_BYTES: usize = 28;
 
 /// The transport service.
@@ -59,7 +59,7 @@ impl Position {
     }
 }
 
-/// The extension headers of an opcode.
+/// The extension headers of an opcode: each flag is `true` if the header is present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct Shape {

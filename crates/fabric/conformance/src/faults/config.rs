@@ -8,7 +8,7 @@ pub struct Faults {
     /// Maximum number of polls for which a completion is held back, drawn for each completion. If 0, no completion is
     /// held back, and the order stays.
     pub hold_polls: u32,
-    /// `true` to reorder tagged sends, and WRITE_WITH_IMMs if writes have no order, before they are posted. This
+    /// `true` to reorder tagged sends before they are posted, and also WRITE_WITH_IMMs if writes have no order. This
     /// emulates fabrics that do not promise send-after-send.
     pub arrivals: bool,
     /// Maximum number of completions that are kept until they are polled. Further completions are lost. With

@@ -253,8 +253,8 @@ impl<F: Fabric> FaultInjector<F> {
         self.queues.iter_mut().find(|queue| queue.qp == qp)
     }
 
-    /// Posts late requests in random order. With [`writes`](Faults::writes) it posts all of them; otherwise each try
-    /// may skip one.
+    /// Posts late requests in random order. Without [`writes`](Faults::writes), some of them may stay late until a
+    /// later call.
     fn release(&mut self) {
         let mut tries = self.late.len() as u64;
         while tries > 0 && !self.late.is_empty() {

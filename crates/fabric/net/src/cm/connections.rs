@@ -193,7 +193,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// Sends the offer of an end to the peer, if that is connected. If the process is its own peer, it stores the
+    /// Sends the offer of an end to the peer, if the peer is connected. If the process is its own peer, stores the
     /// offer.
     fn offer(&mut self, index: usize) {
         let own = &self.connections[index];

@@ -7,7 +7,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io;
 use stentor_fabric::{Alarm, Waker};
 
-/// The data of the bell in the epoll instance.
+/// epoll data that identifies the bell.
 pub(super) const BELL: u64 = u64::MAX;
 
 /// An alarm, and the eventfd that wakes the sleeper.

@@ -218,8 +218,8 @@ pub trait Device: Transport + Sized {
     /// The reason why a process could not start.
     type StartError: From<StartError>;
 
-    /// Opens the device. It adds the descriptors that a sleeping process waits for to `epoll`. Their data is above 0
-    /// and below `u64::MAX`, and is passed to [`woken`](Device::woken).
+    /// Opens the device, and adds the descriptors that a sleeping process waits for to `epoll`. The epoll data of each
+    /// descriptor is above 0 and below `u64::MAX`, and is passed to [`woken`](Device::woken).
     ///
     /// # Errors
     /// Returns the reason why the device cannot be used, with the remedy.
@@ -263,7 +263,8 @@ pub trait Device: Transport + Sized {
     /// Returns the memory of a region.
     fn memory(&self, region: RegionId) -> &[Word];
 
-    /// Grants a peer access to a region, and returns the key that the peer needs. The peer has no grant of this region.
+    /// Grants a peer access to a region, and returns the key that the peer needs. It is called only while the peer has
+    /// no grant of this region.
     ///
     /// # Errors
     /// Returns the reason for the failure, with the remedy.
@@ -350,8 +351,8 @@ pub trait Device: Transport + Sized {
         longest
     }
 
-    /// Handles the end of a sleep. `which` is the data of the descriptors that are ready. If `complete` is `false`,
-    /// there may be more of them.
+    /// Handles the end of a sleep. `which` has the epoll data of the descriptors that are ready. If `complete` is
+    /// `false`, further descriptors may be ready.
     fn woken(&mut self, which: &[u64], complete: bool);
 
     /// Handles the end of a wait.

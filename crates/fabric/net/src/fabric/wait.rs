@@ -14,11 +14,12 @@ use super::{Device, NetFabric};
 const LONGEST: Duration = Duration::from_millis(100);
 /// Longest sleep while this process dials a peer or a fence is waiting.
 const SOON: Duration = Duration::from_millis(10);
-/// Interval at which a sleeping process pumps the control plane. It also does so when one of the sockets is readable.
+/// Interval at which a sleeping process pumps the control plane. The process also pumps it when one of the sockets is
+/// readable.
 const PUMP_PAUSE: Duration = Duration::from_millis(20);
 /// Interval that replaces `PUMP_PAUSE` while the process dials a peer or a fence is waiting.
 const SOON_PAUSE: Duration = Duration::from_millis(1);
-/// Data of the control plane's sockets in the epoll instance.
+/// epoll data that identifies the sockets of the control plane.
 const CONTROL: u64 = 0;
 /// Maximum number of descriptors that one call of epoll reports.
 const MOST_EVENTS: usize = 16;

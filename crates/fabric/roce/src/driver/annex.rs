@@ -131,7 +131,7 @@ impl Junction {
 #[derive(Debug)]
 struct Inlet {
     waiting: Mutex<Waiting>,
-    /// An eventfd that is readable while packets wait that the annex has not removed.
+    /// An eventfd that is readable while packets wait in the queue.
     bell: OwnedFd,
 }
 

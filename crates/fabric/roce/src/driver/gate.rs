@@ -15,7 +15,7 @@ use super::port;
 use super::settings::{Mode, PortError};
 use super::sys::{self, BATCH, Inbox, Name, Outgoing};
 
-/// Length of an IPv4 header without options and a UDP header.
+/// Length of a UDP header and of an IPv4 header without options, together, in bytes.
 const OUTER: usize = 28;
 
 /// A receiver of packets to an address.

@@ -7,7 +7,8 @@ use super::responder::{AtomicResult, Broken, Reading, Reply, Responder};
 use super::transmit::Making;
 
 impl Responder {
-    /// Emits the next response packet, if one is due. `out` must have room.
+    /// Emits the next response packet, if one is due. Returns whether it emitted one. `making.out` must have room. An
+    /// error breaks the queue pair.
     pub(crate) fn answer(&mut self, domain: ProtectionDomain, making: &mut Making<'_>) -> Result<bool, Broken> {
         let Some(front) = self.answers.front_mut() else { return Ok(false) };
         match front {

@@ -22,8 +22,8 @@ pub(crate) struct Making<'a> {
 }
 
 impl Requester {
-    /// Makes the next packet, if there is one and it may be sent. `making.out` must have room. An error breaks the
-    /// queue pair.
+    /// Makes the next packet, if there is one and it may be sent. Returns whether it made one. `making.out` must have
+    /// room. An error breaks the queue pair.
     pub(crate) fn transmit(&mut self, making: &mut Making<'_>) -> Result<bool, Status> {
         if self.timers.rnr.is_some() {
             return Ok(false);
@@ -84,8 +84,8 @@ impl Requester {
         }
     }
 
-    /// Makes the next packet of the probe that is due, if a probe is due. It repeats a packet, or requests a missing
-    /// response again, so that the peer reports its progress.
+    /// Makes the next packet of the probe that is due. This packet repeats an earlier one, or requests a missing
+    /// response again, so that the peer reports its progress. Returns whether a packet was made.
     #[cold]
     fn probe(&mut self, making: &mut Making<'_>) -> bool {
         let last = self.last();

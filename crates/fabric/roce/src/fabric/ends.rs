@@ -29,8 +29,8 @@ const AROUND_IPV4: u32 = 20 + 8 + 12 + 16 + 4 + 4;
 const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
 /// Path MTU if the interface is unknown. It fits an Ethernet MTU of 1500.
 const USUAL_MTU: u16 = 1024;
-/// Divisor by which a window follows from the size of a socket buffer. It leaves room for several windows, and the
-/// kernel counts about two bytes per byte of data.
+/// Maximum share of a window in a socket buffer: the buffer's size divided by this number. The rest is for the windows
+/// of other queue pairs, and for the kernel, which counts about two bytes per byte of data.
 const SHARES: u32 = 16;
 /// Maximum window of a queue pair whose packets a switch copies, in packets.
 const SWITCH_WINDOW: u32 = 32;

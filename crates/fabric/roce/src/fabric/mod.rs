@@ -316,9 +316,9 @@ impl Device for RoceDevice {
     }
 
     fn woken(&mut self, which: &[u64], complete: bool) {
-        // No reads are skipped if injectors may hold packets, because the kernel does not know of these. Neither are
-        // any if another endpoint of this thread hands packets over: those may arrive after the kernel's report, and
-        // checking for them is cheap.
+        // No reads are skipped in two cases. If injectors may hold packets back, the kernel does not report these
+        // packets. If another endpoint of this thread hands packets over, they may arrive after the kernel's report,
+        // and checking for them is cheap.
         let looks = self.pump.injects() || self.pump.port().is_beside();
         self.spared = if looks { 0 } else { SPARED };
         self.waits = !complete || which.contains(&PACKETS);

@@ -114,7 +114,7 @@ fn flooded_endpoint_counts_each_packet_once_and_works_on() {
         for _ in 0..FLOOD {
             let n = random.index(kinds.len());
             let (envelope, transport) = (kinds[n].packet.0, &kinds[n].packet.1[..]);
-            // Which check applies depends on whether runs are received, so both are tested.
+            // An endpoint that receives runs uses another check than one that does not, so both checks are tested.
             let check = if random.one_in(2) { Check::Whole } else { Check::RunId };
             b.endpoint.receive(0, &Arrival { envelope, transport, check });
             sent[n] += 1;

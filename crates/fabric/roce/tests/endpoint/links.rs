@@ -46,7 +46,7 @@ impl Link {
 struct Way<P> {
     link: Link,
     random: SplitMix64,
-    /// Time at which the link is free again.
+    /// Time at which the link is free again, in nanoseconds.
     free: u64,
     flying: VecDeque<(u64, P)>,
 }
@@ -87,7 +87,7 @@ struct Reno {
     /// Number of a packet. For losses of earlier packets, the window was already halved.
     recovered: u64,
     delivered: u64,
-    /// Time of the last acknowledgement.
+    /// Time of the last acknowledgement, in nanoseconds.
     heard: u64,
 }
 

@@ -60,19 +60,19 @@ pub enum WorkError {
     /// The inline data is longer than the device granted when the queue pair was created.
     #[error("{bytes} bytes of inline data exceed the granted {granted} bytes: post them from a region")]
     InlineTooLong {
-        /// Requested length.
+        /// Requested length, in bytes.
         bytes: usize,
-        /// Granted length.
+        /// Granted length, in bytes.
         granted: u32,
     },
     /// The range is outside the region, or does not have 8 bytes for an atomic.
     #[error("{bytes} bytes at offset {offset} do not fit: the region has {region} bytes, and atomics need 8 bytes")]
     OutOfBounds {
-        /// Offset of the range.
+        /// Offset of the range, in bytes.
         offset: u64,
-        /// Length of the range.
+        /// Length of the range, in bytes.
         bytes: u32,
-        /// Length of the region.
+        /// Length of the region, in bytes.
         region: u64,
     },
     /// The request is a READ or an atomic, which requires a reliable connection.

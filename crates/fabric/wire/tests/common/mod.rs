@@ -1,4 +1,4 @@
-//! Shared by the tests: captures, and random packets of every kind.
+//! Helpers that the tests share: captures, and random packets of every kind.
 #![allow(dead_code)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
