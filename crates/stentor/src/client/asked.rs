@@ -1,4 +1,5 @@
-//! Retransmission of a session's own messages and of questions, until the groups have answered.
+//! Retransmission of a session's pending command, such as its opening, and of questions about the outcome of commands,
+//! until the groups have answered.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(250);
 /// Maximum number of times that the pause after a refused widening is doubled. A widening adds groups to the session.
 const MOST_RESTS: u32 = 4;
 
-/// The state of the last transmission of a session's own message or of a question.
+/// The state of the last transmission of a session's pending command or of a question.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     sequence: u64,

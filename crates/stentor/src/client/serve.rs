@@ -226,7 +226,8 @@ impl<F: FabricDiagnostics> Server<F> {
             }
             let own = &mut under_way[finished.name.request as usize % window];
             let is_own = Name { request: 0, ..finished.name } == present;
-            // The answer to a question may be about a request of an earlier turn of the window.
+            // The outcome may answer a question about an earlier request, whose place in `under_way` a later request
+            // now has.
             if is_own && own.0 == finished.name.request {
                 let (_, slot) = std::mem::replace(own, NONE);
                 *waiting -= 1;

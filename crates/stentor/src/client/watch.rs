@@ -13,8 +13,8 @@ pub type SeesMulticast = Box<dyn FnMut(MessageId, &[GroupId], &[u8], u64) -> boo
 /// The hooks of a process into its [`LocalClient`](crate::LocalClient).
 #[derive(Default)]
 pub struct ClientWatch {
-    /// The hook that sees each message before it is multicast, including the session's own messages. With this hook,
-    /// each message is copied into a new allocation.
+    /// The hook that sees each message before it is multicast, including messages of the session protocol, such as
+    /// renewals. With this hook, each message is copied into a new allocation.
     pub multicast: Option<SeesMulticast>,
     /// Returns whether the client keeps waiting while its session is opened or ended. Without this hook it does.
     pub goes_on: Option<Box<dyn Fn() -> bool + Send>>,

@@ -16,7 +16,7 @@ use crate::state_machine::StateMachine;
 /// The parts of a node that an embedded client needs.
 pub(super) struct Berth<S> {
     pub(super) cluster: Cluster,
-    /// The start parameters of a client beside the member.
+    /// The start parameters of a client in the member's process.
     pub(super) bind: BindConfig,
     pub(super) member: ProcessId,
     pub(super) mailbox: Requests<S>,

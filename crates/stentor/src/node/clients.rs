@@ -71,7 +71,8 @@ impl Clients {
 
     /// Returns for how long the node may sleep. Its own limit is `longest`. Returns `None` if it must not sleep.
     pub(super) fn may_sleep(&mut self, longest: Duration) -> Option<Duration> {
-        // Every client is asked, because only then do its later calls wake the node.
+        // `may_sleep` makes later calls of a client wake the node. The node therefore sleeps only if it has called
+        // `may_sleep` for every client.
         self.all
             .iter_mut()
             .map(|client| client.may_sleep())

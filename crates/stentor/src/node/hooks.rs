@@ -33,9 +33,9 @@ pub trait Hooks: Send + 'static {
     }
 
     /// Called after a delivery. If the state machine runs on the protocol's thread, it has applied the message, and
-    /// `command` is the applied command. `command` is `None` if nothing was applied, because the message is a query, a
-    /// copy or a session's own message, or the machine has panicked. It is also `None` if the machine runs on another
-    /// thread.
+    /// `command` is the applied command. `command` is `None` if nothing was applied: the message is a query, a copy or
+    /// a message of the session protocol (such as a renewal), or the machine has panicked. It is also `None` if the
+    /// machine runs on another thread.
     #[inline]
     fn delivered(&mut self, delivered: &Delivered<'_>, command: Option<&[u8]>) {
         let _ = (delivered, command);

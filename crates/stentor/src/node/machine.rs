@@ -64,8 +64,8 @@ impl<S: StateMachine> Machine<S> {
         &self.marks
     }
 
-    /// Poisons the machine at the place at which a majority of the group reports that this machine differs from its
-    /// own.
+    /// Poisons the machine, because a majority of the group reports that this machine differs from their machines. `at`
+    /// is the position at which they report the difference.
     #[cold]
     pub(super) fn give_up(&mut self, at: Position) {
         self.progress.note_poisoned(at);
@@ -234,7 +234,7 @@ mod tests {
     use crate::observer::place::Place;
     use crate::{Cluster, Context, Reply, Stateless};
 
-    /// The random word of the opening of a session.
+    /// The random word of the message that opens a session.
     const WORD: u64 = 9;
 
     struct Places(Vec<(Group, Position)>);

@@ -56,7 +56,7 @@ impl Report {
         [&words[..], differs].concat()
     }
 
-    /// Parses a report. Returns `None` if it is not the report of a member of a group of this size.
+    /// Parses a report. Returns `None` if `words` is not a report of a member of a group with this number of members.
     fn from_words(words: &[u64], members: usize) -> Option<Report> {
         let (words, differs) = words.split_first_chunk::<{ Report::WORDS }>()?;
         let [version, origin, index, chain, has_digest, digest] = *words;

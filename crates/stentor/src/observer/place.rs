@@ -5,7 +5,8 @@ use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use super::fields::Fields;
 use crate::Position;
 
-/// The place of the last command of a prefix of a group's order, which identifies the prefix.
+/// A place in a group's order. It is the place of the last command of a prefix of that order, and identifies the
+/// prefix.
 ///
 /// If two histories of a group share an origin and an index, they are equal up to that index, independent of any
 /// resets.

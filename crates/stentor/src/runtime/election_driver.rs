@@ -41,7 +41,7 @@ const LONGEST_BACKOFF: u32 = 16;
 const HANDING_OVER: Duration = Duration::from_millis(500);
 /// Time without a leader after which a member with a wrong clock becomes eligible, in units of `patience`.
 const UNLED: u32 = 2;
-/// Time for which such a member then remains eligible although its clock is wrong, in units of `patience`.
+/// Time for which a member that has become eligible with a wrong clock remains eligible, in units of `patience`.
 const INSISTING: u32 = 64;
 /// Index of the word in which a member publishes how much it has delivered. It follows the words of the heartbeat.
 const DELIVERED: usize = Beat::WORDS;

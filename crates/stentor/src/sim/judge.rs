@@ -147,8 +147,8 @@ fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
     Ok(history)
 }
 
-/// Returns the kind of a call. A read after a position of its own group waits for the index there, so its time is that
-/// of this position.
+/// Returns the kind of a call. If a read follows a position in the order of the group that it reads, a member waits for
+/// the index in the position. The read then follows the time at that index.
 fn kind(model: &Sequential<'_>, call: &SimCall) -> Kind {
     let at = |timestamp: Timestamp| Position { time: timestamp.time, group: checker::Group(timestamp.group) };
     match call.how {

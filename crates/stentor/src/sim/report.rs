@@ -10,7 +10,7 @@ use crate::Consistency;
 
 /// Smallest number of seeds in which every kind of fault must occur. Fewer seeds may miss one by chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
-/// Events that must occur in so many seeds, in groups of any size.
+/// Events that must occur in [`CLAIMED_FROM_SEEDS`] or more seeds, in groups of any size.
 const ALWAYS: [&str; 5] = ["answered", "partitions", "pauses", "client crashes", "sessions taken up"];
 /// Events that must also occur in groups of at least three members, which may lose a member.
 const OF_THREE: [&str; 4] = ["member crashes", "restarts", "leader changes", "state transfers"];

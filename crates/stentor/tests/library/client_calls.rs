@@ -149,7 +149,8 @@ fn a_command_follows_all_that_its_session_has_observed() {
         first.observe(later).expect("clocks may be so far apart");
         let far = call(&first, ahead);
         assert!(far > later);
-        // The stranger knows nothing of it. On a slow machine its clock may have caught up.
+        // The stranger has not observed `far`, so its command gets an earlier time, unless the clock of `behind` has
+        // caught up on a slow machine.
         (call(&stranger, behind) < far).then_some(far)
     });
     assert!(call(&first, behind) > far);

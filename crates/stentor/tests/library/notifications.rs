@@ -313,7 +313,7 @@ fn unturned_client_learns_its_losses_when_turned() {
         answered
     });
     let (writer, mut known) = (running.connect(), Known::default());
-    // This exceeds its ring, the member's queue for it, and its own queue.
+    // These notifications exceed the client's ring, the member's queue for the client, and the client's queue.
     let (rounds, calls) = (40, 500);
     for _ in 0..rounds {
         let calls: Vec<_> = (0..calls).map(|_| writer.call(running.group, b"wide")).collect();

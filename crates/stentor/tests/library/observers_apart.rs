@@ -335,7 +335,7 @@ fn an_observer_of_a_killed_member_resumes_at_another_one() {
     });
     for _ in 0..2 {
         let (name, node) = stage.nodes.remove(0);
-        // Dropping it sends SIGKILL.
+        // The drop kills the node with SIGKILL.
         drop(node);
         thread::sleep(Duration::from_millis(300));
         let role = format!("node {} {name}", stage.mib);

@@ -25,9 +25,9 @@ fn a_correct_service_passes_many_seeds() {
     println!("{}", shop(Plant::None).at_once(3).run(0..seeds).unwrap());
 }
 
-/// Directly after a change of leaders, the answer to a read at the leader may name a later time than that of a command
-/// that the answer does not contain, and that the new leader orders again. The index in the answer shows which commands
-/// it contains.
+/// Directly after a change of leaders, the new leader may still have to order a command again. The answer to a read at
+/// this leader may then name a later time than that of the command, but not contain the command. The index in the
+/// answer shows which commands the answer contains.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn concurrent_reads_pass() {

@@ -79,7 +79,7 @@ impl Shop {
         (self.plant, self.restored) = (plant, restored);
     }
 
-    /// Notifies every holder of a lock of the count.
+    /// Sends a notification with the count to every holder of a lock.
     fn notify(&self, at: &Context<'_>, why: &str) {
         let count = if self.plant == Plant::NotifiesStale { self.copy } else { self.count };
         let note = format!("{why}: {count}");

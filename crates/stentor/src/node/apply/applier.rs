@@ -299,7 +299,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Reports when the next session ends or the next timer fires.
+    /// Publishes the chain, and the earliest time at which a session ends or a timer fires.
     #[inline]
     pub(in crate::node) fn note_due(&mut self) {
         self.chain.publish();
