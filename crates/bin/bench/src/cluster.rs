@@ -70,7 +70,7 @@ fn measure<F: ClusterFabric>(
     Ok(Report::of(environment, rows))
 }
 
-/// The pace of the messages of a row.
+/// The load of a row: the number of messages in each round, and how fast they are sent.
 #[derive(Clone, Copy)]
 struct Pace {
     /// Messages of each round.

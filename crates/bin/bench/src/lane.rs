@@ -1,18 +1,18 @@
-//! The transport of a bound on a rate.
+//! Transport of records between the processes that measure the bound of a rate.
 
 use std::io;
 
-/// Carries the records of a bound. Each record is about one message of one client. Records about the messages of a
-/// client are sent in order.
+/// Carries records between processes. Each record is about one step of one message of a client. The messages of each
+/// client are numbered from 1, and the records about them are sent in order.
 pub(super) trait Lane {
     /// Receives all records that have arrived. Returns whether there was at least one.
     fn look(&mut self) -> io::Result<bool>;
 
-    /// Writes a record of `step` about message `n` of a client, counted from 1, with `bytes` bytes for another process.
+    /// Writes a record of `step` about message `n` of a client for the process `reader`. The payload of the record has
+    /// `bytes` bytes.
     fn put(&mut self, reader: usize, step: usize, client: usize, n: u64, bytes: usize) -> io::Result<()>;
 
-    /// Writes a record of `step` about message `n` of a client, counted from 1, with `bytes` bytes for several
-    /// processes.
+    /// Does what [`put`](Self::put) does, for several processes.
     fn put_for(&mut self, readers: &[usize], step: usize, client: usize, n: u64, bytes: usize) -> io::Result<()>;
 
     /// Returns the newest message of a client for which `writer` has sent this step to this process, or 0.

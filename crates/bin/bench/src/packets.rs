@@ -73,7 +73,7 @@ struct Inbox<'a> {
     newest: Vec<u64>,
 }
 
-/// The end of one process.
+/// The sockets of one process, with its outgoing and incoming packets.
 pub(super) struct Packets<'a> {
     sockets: &'a mut Sockets,
     inbox: Inbox<'a>,

@@ -30,7 +30,7 @@ pub(super) struct Percentile {
     pub(super) count: u64,
 }
 
-/// Number of steps of a distribution each time that the remaining share of latencies is halved.
+/// Number of steps of a distribution for each halving of the share of latencies that remain above a step.
 const TICKS: u32 = 5;
 
 /// Summary of latencies, in microseconds.

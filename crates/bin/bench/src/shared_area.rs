@@ -37,7 +37,7 @@ const RESULT: usize = 3 * LINE_WORDS;
 /// Sizes of the shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Shape {
-    /// Number of processes besides the conductor.
+    /// Number of processes, without the conductor.
     pub(super) processes: usize,
     /// Number of lines for the bounds.
     pub(super) lines: usize,

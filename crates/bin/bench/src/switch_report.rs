@@ -1,4 +1,4 @@
-//! The report of the switch bench besides its rows: counts, and limits that must hold.
+//! The parts of the switch bench's report other than its rows: counts, and limits that must hold.
 
 use std::fmt::Write;
 

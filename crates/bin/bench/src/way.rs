@@ -1,4 +1,5 @@
-//! The transport of the steps of a bound's chain, and its implementation in plain memory that the processes share.
+//! Transport of the steps of a chain between the processes of a bound: the trait, and its implementation in plain
+//! memory that the processes share.
 
 use std::io;
 

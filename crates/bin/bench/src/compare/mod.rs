@@ -127,7 +127,7 @@ fn compared(before: &Row, after: &Row, tolerance: f64) -> Compared {
     }
 }
 
-/// Returns the differences between the two runs besides the program, and the warnings of each.
+/// Returns the differences between the two runs other than the program, and the warnings of each run.
 fn warnings(before: &Environment, after: &Environment) -> Vec<String> {
     let network = |environment: &Environment| environment.network.clone().unwrap_or_else(|| "left alone".to_owned());
     let cores = |environment: &Environment| environment.cores.to_string();

@@ -100,7 +100,7 @@ pub(super) fn device(worker: Worker<'_>, address: IpAddr) -> Result<VerbsFabric,
     VerbsFabric::start(net, VerbsConfig::default()).map_err(refused)
 }
 
-/// Parameters of the rows besides the fabric.
+/// Parameters of all rows that do not depend on the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// Longest payload, in bytes.

@@ -10,7 +10,7 @@ use stentor_support::live::{HistoryFile, Joined, RecordedClient};
 
 /// Payload of a message, in bytes.
 pub(super) const PAYLOAD_BYTES: usize = 64;
-/// Longest delay that a sender makes up for. It skips the messages that were due earlier.
+/// Longest delay that a sender makes up for. The sender skips messages that were due even earlier.
 const LATE: Duration = Duration::from_millis(20);
 /// Longest sleep when no message is due.
 const SLEEP: Duration = Duration::from_millis(5);

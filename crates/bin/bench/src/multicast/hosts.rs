@@ -26,8 +26,8 @@ use super::chain::{Chain, Until, steps};
 use super::stream::Stream;
 use crate::args::{BenchBound, Pinning, Protocol};
 
-/// Length of the IPv4 and UDP headers, and of the immediate in the longest RoCEv2 headers of a WRITE beside [`AROUND`],
-/// in bytes.
+/// Length of the headers that [`AROUND`] does not contain, in bytes: IPv4, UDP, and the immediate in the longest RoCEv2
+/// headers of a WRITE.
 const BELOW: usize = 20 + 8 + 4;
 /// Outstanding payload in the smaller of two windows, in bytes.
 const IN_CACHES: u32 = 1 << 20;

@@ -43,7 +43,8 @@ pub(super) trait Reads: Way {
     /// Returns whether that read is complete.
     fn is_read(&self, other: usize, host: usize, number: u64) -> bool;
 
-    /// Answers reads at this process. `answered` has the newest number by process and published value.
+    /// Answers reads at this process. `answered` has the newest number that was answered, by asking process and by the
+    /// process that published the value.
     fn answer(&mut self, answered: &mut [u64], bytes: usize) -> bool;
 }
 
