@@ -59,7 +59,7 @@ impl Member {
         self.runs() && self.wrong.is_none()
     }
 
-    /// Returns whether the member is ready, and was so all the time since then.
+    /// Returns whether the member has been ready all the time since `since`.
     pub(super) fn is_ready_since(&self, since: u64) -> bool {
         self.state == State::Ready && self.since <= since
     }

@@ -111,9 +111,9 @@ impl Witness {
 pub(super) struct RunOutcome {
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) refused_moves: u64,
-    /// Number of faults `clock` that were farther off than the bound.
+    /// Number of injected wrong clocks that were off by more than the bound.
     pub(super) wrong_clocks: u64,
-    /// Number of such clocks that their members have reported.
+    /// Number of clocks off by more than the bound that their members have reported.
     pub(super) named_clocks: u64,
     pub(super) begun: u64,
     pub(super) ended: u64,
@@ -392,7 +392,7 @@ impl<'a> Conductor<'a> {
             if is_hang(still) {
                 let first = self.tell_waiting(text, waiting);
                 let mut what = format!("{first}, for {LIMIT_MS} ms in which each had a connected majority");
-                // The message may wait for one of these in the order of a common group.
+                // In the order of a common group, the message may wait for a message of another client.
                 for (other, waiting) in all.iter().filter(|(other, _)| other != text) {
                     let ms = now.saturating_sub(waiting.since);
                     what += &format!("; {}, for {ms} ms", self.tell_waiting(other, waiting));

@@ -21,7 +21,7 @@ use crate::args;
 
 /// The time within which a client must join.
 const JOINING: Duration = Duration::from_secs(60);
-/// The largest delay for which a client makes up. It does not send the messages that it missed before that.
+/// Longest delay that a client makes up for. The client skips messages that were due even earlier.
 const LATE: Duration = Duration::from_millis(20);
 /// The longest sleep while nothing is due.
 const SLEEP: Duration = Duration::from_millis(5);
@@ -312,7 +312,7 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
             && self.sent.is_empty()
             && let Some((.., since)) = &mut self.next
         {
-            // Until now it waited for earlier messages.
+            // Until now, the drawn message waited for the client's earlier messages.
             *since = self.shared.clock.now();
         }
         self.shared.delivered.fetch_add((before - self.sent.len()) as u64, Ordering::Relaxed);

@@ -71,9 +71,10 @@ pub(super) struct RunReport {
     /// The number of injected faults of each kind.
     faults: BTreeMap<&'static str, u64>,
     refused_moves: u64,
-    /// Number of faults `clock` that were farther off than the bound.
+    /// Number of injected wrong clocks that were off by more than the bound.
     wrong_clocks: u64,
-    /// Number of clocks beyond the bound that their members have reported. Only members of the multicast report them.
+    /// Number of clocks off by more than the bound that their members have reported. Only members of the multicast
+    /// report them.
     named_clocks: u64,
     /// Number of messages, or of calls that were begun.
     messages: u64,

@@ -60,7 +60,7 @@ impl Bounds {
     pub(super) fn of(plan: &ClusterRuntime, clients: u16, rate: u32) -> Self {
         let limits = plan.config().limits();
         let each = u64::from(rate).div_ceil(clients.into()).max(1);
-        // The mean length of the load's messages is below this.
+        // `bytes` exceeds the mean length of the load's messages.
         let bytes = u64::from(limits.message_bytes) / 8 + 128;
         let fills_ms = [
             u64::from(limits.window) * 1000 / each,
@@ -204,7 +204,7 @@ impl Schedule {
             Fault::Stop => between(words[4], (STOP_MS.0, self.bounds.stop_ms)),
             Fault::Cut | Fault::Loss => between(words[4], (CUT_MS.0, self.bounds.cut_ms)),
             Fault::Clock => between(words[4], CLOCK_MS),
-            // One in four is 0.
+            // The pause before the restart is 0 in one of four draws.
             _ => between(words[4], (0, DOWN_MS + DOWN_MS / 3)).saturating_sub(DOWN_MS / 3),
         };
         Step {

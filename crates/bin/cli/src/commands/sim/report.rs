@@ -94,7 +94,7 @@ pub(super) enum About {
     Sessions(Callers),
 }
 
-/// The cluster and the sessions of a seed.
+/// The scenario of a seed of `sim sessions`: the cluster and the sessions.
 #[derive(Serialize)]
 pub(super) struct Callers {
     groups: Vec<usize>,
@@ -120,7 +120,7 @@ impl Callers {
     }
 }
 
-/// The set of a seed of the switch.
+/// The scenario of a seed of `sim switch`: the fan-out set and its load.
 #[derive(Serialize)]
 pub(super) struct Bench {
     hosts: u8,
@@ -150,7 +150,7 @@ impl Bench {
     }
 }
 
-/// The connections of a seed of channels.
+/// The scenario of a seed of `sim channel`: the connections and their load.
 #[derive(Serialize)]
 pub(super) struct Talk {
     scheme: &'static str,
@@ -183,7 +183,7 @@ impl Talk {
     }
 }
 
-/// The processes of a seed of the broadcast.
+/// The scenario of a seed of `sim neb`: the processes and their load.
 #[derive(Serialize)]
 pub(super) struct Society {
     profile: String,

@@ -63,7 +63,7 @@ struct Cluster<'a> {
     names: Vec<&'a str>,
     directory: PathBuf,
     meeting: String,
-    /// `true` if processes may be on other hosts, where they cannot be asked.
+    /// `true` if processes may be on other hosts, where this command cannot send them questions.
     spread: bool,
 }
 

@@ -40,7 +40,11 @@ impl Model for Sequential {
     }
 }
 
-/// Decides whether such an order exists. Returns `false` if the search was given up.
+/// Searches for one serial order of all calls. Returns `true` if there is one, or `false` if the search was too
+/// expensive and was stopped.
+///
+/// # Errors
+/// Returns a description of the error if there is no such order, or if a recorded call is invalid.
 pub(super) fn serial(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<bool, String> {
     let mut history = History::new();
     let mut sessions = HashMap::new();

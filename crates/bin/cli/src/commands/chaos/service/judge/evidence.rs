@@ -132,7 +132,8 @@ impl Evidence {
     }
 }
 
-/// Returns the calls of all clients, each with the outcome that its own process or a later one has learned.
+/// Returns the calls of all clients, each with its outcome if the process that made the call, or a later process of the
+/// client, has learned it.
 fn calls(clients: &[ClientLife]) -> Vec<Called> {
     let mut calls: BTreeMap<u64, Called> = BTreeMap::new();
     for ClientLife { life, session, records, .. } in clients {
