@@ -180,7 +180,7 @@ impl SetWatch {
         }
     }
 
-    /// Reports that a sender posted a work request.
+    /// Records a work request that a sender posted.
     pub fn posted(&mut self, rank: u8, posted: &Posted) {
         self.posted += 1;
         if let Some(stream) = self.streams.get_mut(usize::from(rank)) {
@@ -188,7 +188,8 @@ impl SetWatch {
         }
     }
 
-    /// Reports that a copy left. The registers must be reported before.
+    /// Judges a copy that left. [`registers`](Self::registers) must have been called with the registers of the same
+    /// pass.
     pub fn copied(&mut self, copy: &Copied) {
         self.look("S3", |watch| s3_windows::copied(watch, copy));
         self.look("S6", |watch| s6_one_holder::copied(watch, copy));
@@ -197,7 +198,8 @@ impl SetWatch {
         self.look("S2", |watch| s2_order::copied(watch, copy));
     }
 
-    /// Reports that a receiver expects the PSN `expects` now, so it has executed all PSNs before it.
+    /// Judges the packets that a receiver has executed. It now expects the PSN `expects`, so it has executed all PSNs
+    /// before that.
     pub fn executed(&mut self, rank: u8, expects: u32) {
         let Some(receiver) = self.receivers.get(usize::from(rank)) else { return };
         let now = expects.wrapping_sub(receiver.first) & 0xff_ffff;
@@ -208,13 +210,13 @@ impl SetWatch {
         self.receivers[usize::from(rank)].executed = now;
     }
 
-    /// Reports that an answer left for a sender.
+    /// Judges an answer that left for a sender.
     pub fn told(&mut self, told: &Told) {
         self.look("S1", |watch| s1_ack_soundness::told(watch, told));
         self.look("S9", |watch| s9_message_numbers::told(watch, told));
     }
 
-    /// Reports the registers after a pass. `foreign_answer` is `true` if the pass processed an answer that must not
+    /// Judges the registers after a pass. `foreign_answer` is `true` if the pass processed an answer that must not
     /// count.
     pub fn registers(&mut self, registers: &Registers, foreign_answer: bool) {
         self.look("S3", |watch| s3_windows::registers(watch, registers));
@@ -225,25 +227,27 @@ impl SetWatch {
         self.registers = Some(registers.clone());
     }
 
-    /// Reports that the control plane recreated the set. The next registers are not compared with earlier ones.
+    /// Forgets the registers, because the control plane recreated the set. The next registers are not compared with
+    /// earlier ones.
     pub fn forget_registers(&mut self) {
         self.registers = None;
         self.holders = [(0, u8::MAX); 2];
     }
 
-    /// Reports that a packet left, whether the incoming packet had a correct ICRC, and whether the outgoing one has.
+    /// Judges the ICRC of a packet that left. `came_intact` is `true` if the incoming packet had a correct ICRC, and
+    /// `is_intact` if the outgoing packet has one.
     pub fn left(&mut self, came_intact: bool, is_intact: bool) {
         self.find("S10", s10_integrity::left(came_intact, is_intact));
     }
 
-    /// Reports that a packet has passed the loop for the last time: the number of passes and of copies, the number of
-    /// members of the set or of its list, and whether it was a control packet.
+    /// Judges a packet that has passed the loop for the last time: by the number of its passes and of its copies, the
+    /// number of members of the set or of the packet's list, and whether it was a control packet.
     pub fn looped(&mut self, passes: u32, copies: u32, members: u32, control: bool) {
         self.find("S11", s11_conservation::looped(passes, copies, members, control));
     }
 
-    /// Reports the end of the run: unfinished work although losses were finite, the number of timeouts, and whether any
-    /// packet was lost, delayed or reordered.
+    /// Judges the end of the run. `unfinished` describes work that is unfinished although losses were finite.
+    /// `timeouts` is the number of timeouts. `disturbed` is `true` if any packet was lost, delayed or reordered.
     pub fn end(&mut self, unfinished: Option<String>, timeouts: u64, disturbed: bool) {
         self.find("SL1", sl1_liveness::end(unfinished));
         self.find("SL2", sl2_no_timeouts::end(timeouts, disturbed));
