@@ -3,8 +3,8 @@
 //! [`SwitchSets`] is the [`Sets`] of fabrics that send RoCEv2.
 //!
 //! A set has one sender, the process with the same number as the set; all other members receive. Each process therefore
-//! has only one queue pair, which either sends or receives. A region that a receiver has granted to the sender is
-//! registered for that queue pair, too, because both belong to the same peer.
+//! has only one queue pair, which either sends or receives. At a receiver, the queue pair of the set belongs to the
+//! sender as its peer, so a region that the receiver grants to the sender is also registered for this queue pair.
 //!
 //! # The life of a set's queue pair
 //! A life begins with [`Transport::begin`], and the process enrols it with the switch over a [`ControlSession`]. When
@@ -15,10 +15,11 @@
 //! match a later one.
 //!
 //! # Late packets
-//! When the sender has left a generation, it asks each process that it reached, over the connection manager, to leave
+//! When the sender has left a generation, it asks each receiver of the generation over the connection manager to leave
 //! as well ([`ConnectionManager::ask_to_leave`]). The receiver leaves at once, and ignores a later announcement of that
-//! generation. A process without a control connection need not be asked. Before a peer can write to it by any other
-//! path, it must have noticed that the connection was lost, and then it has left the set.
+//! generation. The sender does not ask a receiver to which it has no control connection. Such a receiver leaves the set
+//! when it notices that the control connection is lost. It notices this before the sender can write to it by any other
+//! path.
 
 #![forbid(unsafe_code)]
 
