@@ -3,8 +3,8 @@
 /// The gate of a resource that only one holder at a time may use. It remembers the largest token that it has seen, and
 /// refuses smaller ones.
 ///
-/// A resource that forgets this token, for example in a restart, admits an old holder once. So store the token together
-/// with the resource.
+/// A resource that forgets this token, for example in a restart, admits old holders until it sees a newer token. So
+/// store the token together with the resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TokenGate {
     largest: u64,
