@@ -57,7 +57,7 @@ pub enum ReadOutcome<'a> {
     OtherHistory(GroupId),
 }
 
-/// The member that was asked, and when.
+/// The member to which a read was last sent, and the time at which it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     member: ProcessId,

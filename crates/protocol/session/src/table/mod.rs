@@ -76,7 +76,7 @@ pub enum Verdict {
     Skipped,
     /// The request was decided before, and the record is that of the first time. Nothing changed.
     Duplicate,
-    /// A session's own command took effect.
+    /// A message of the session protocol took effect: one of any kind but [`Kind::Command`] and [`Kind::Query`].
     CarriedOut(Kind),
     /// The command was not applied. The record holds the reason.
     Refused(Outcome),
