@@ -17,8 +17,8 @@ use crate::replay::Seen;
 use crate::value::Value;
 use crate::{Authority, Mode, mutant};
 
-/// Number of READs of a torn register after which its index is given up, if the register may hold a newer index by
-/// then.
+/// Number of READs of a torn register and of the replayer's floor, counted together, after which the reader treats the
+/// register as overwritten by a newer index. This applies only if the floor permits the replayer to reuse the register.
 const MOST_TRIES: u32 = 200;
 
 impl<F: Fabric> Node<F> {
