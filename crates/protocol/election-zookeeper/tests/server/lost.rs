@@ -148,7 +148,8 @@ fn foreign_node_with_the_same_name_is_detected_after_reconnection() {
     assert_eq!(group.agree(), (1, 0));
     let (runtime, usurper) = usurp(&server.address(), &format!("{root}/election/g1"));
     let server = group.meanwhile(move || server.restart());
-    // The candidate detects that, removes the node with its name that is not its own, and leads with a new node.
+    // The candidate detects that the node with its name belongs to another session. It removes that node, and leads
+    // with a new one.
     group.until("p0 leads anew", |group| group.0[0].leader() == Some((2, 0)));
     assert!(group.0[0].log.contains(&Change::Resigned { epoch: 1 }));
     assert_eq!(group.0[0].election.status().sessions, 1);
