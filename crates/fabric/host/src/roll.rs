@@ -70,8 +70,9 @@ fn prefix(cluster: &str, name: &str) -> String {
     format!("stentor/{}/{cluster}/{name}/", geteuid().as_raw())
 }
 
-/// Hashes a text with FNV-1a, which shortens a name that is too long for a socket. Processes with equal hashes refuse
-/// each other; a collision has no other effect.
+/// Hashes a path with FNV-1a. The names of sockets contain the hash, because a path may be too long for them. If the
+/// hashes of two paths collide, a process at one path does not start while a process with the same name runs at the
+/// other path. A collision has no other effect.
 pub(crate) fn hash(text: &OsStr) -> u64 {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold)

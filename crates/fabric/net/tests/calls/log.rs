@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Environment variable. If it is set, the test records the file again.
+/// Environment variable. If it is set, the test replaces the recorded file by the calls of this run.
 const RECORD: &str = "STENTOR_RECORD";
 
 struct Log {
