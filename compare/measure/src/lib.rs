@@ -255,9 +255,9 @@ pub struct Row {
     pub msgs_per_s: Option<f64>,
     /// Median latency from a call to the last receiver's delivery, or half of a round trip, in µs.
     pub p50_us: f64,
-    /// 99th percentile of this latency, in µs.
+    /// 99th percentile of the latency whose median is `p50_us`, in µs.
     pub p99_us: f64,
-    /// 99.9th percentile of this latency, in µs.
+    /// 99.9th percentile of the latency whose median is `p50_us`, in µs.
     pub p999_us: f64,
 }
 
