@@ -139,7 +139,7 @@ mod string {
     }
 }
 
-/// A stand-in for other processors, Miri and loom, where every copy is a loop.
+/// Replaces the string instruction on other processors and under Miri and loom: every copy is a loop.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 mod string {
     pub(crate) fn pays(_to: usize, _from: usize, _count: usize) -> bool {

@@ -26,10 +26,12 @@ use crate::socket;
 
 /// Maximum time that another process of the cluster may hold the directory's lock while it starts.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// Time to wait for a second process that is being torn down, or whose pid is unknown.
+/// Time for which a starting process waits until another process with its id has ended, if that process is being torn
+/// down or its pid is unknown.
 const LINGER: Duration = Duration::from_millis(500);
-/// Time to wait for a second process that is running: it may have just been killed, and the kernel has not begun the
-/// teardown. The time is short because the directory is locked meanwhile, and a client checks one id after the other.
+/// Time for which a starting process waits until another process with its id has ended, if that process is running. It
+/// may have just been killed, and the kernel has not begun its teardown. The time is short because the directory is
+/// locked meanwhile, and a client that searches for a free id checks one id after the other.
 const BRIEF: Duration = Duration::from_millis(10);
 
 /// Returns the paths of the callers' files (see [`Beside`](crate::Beside)) of all processes with this id, running or
@@ -177,7 +179,7 @@ fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError>
     Ok(None)
 }
 
-/// Searches all directories that may contain a socket of a second process.
+/// Searches all directories that may contain a socket of another process with this process's id.
 fn find_second_anywhere(config: &SeatConfig) -> Result<Option<i32>, StartError> {
     for place in meeting_directories(&config.directory) {
         // Skip other directories that other users may enter: no process of this user uses them. The configured

@@ -1,6 +1,6 @@
-//! A session between a process and a program that is no process of the cluster, such as the control plane of a switch.
-//! A session is one TCP connection on which both ends prove that they have the cluster's key before they exchange
-//! messages. Every message is authenticated and numbered. The handshake is the connection manager's.
+//! A session between a process and a program that is not a process of the cluster, such as the control plane of a
+//! switch. A session is one TCP connection on which both ends prove that they have the cluster's key before they
+//! exchange messages. Every message is authenticated and numbered. The handshake is the connection manager's.
 //!
 //! No function blocks. The owner of a [`ControlSession`] calls [`receive`](ControlSession::receive) at intervals, or
 //! when its descriptor is readable. This also continues the handshake and sends pending bytes.
@@ -31,14 +31,14 @@ pub struct SessionConfig {
     pub cluster: String,
     /// Key of the cluster; equal at both ends.
     pub key: Vec<u8>,
-    /// Id of this process; `None` at the end that is no process.
+    /// Id of this process. `None` if this end of the session is not a process of the cluster.
     pub me: Option<ProcessId>,
 }
 
 /// The identity of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionPeer {
-    /// Id of the process; `None` if the other end is no process.
+    /// Id of the other end. `None` if the other end is not a process of the cluster.
     pub process: Option<ProcessId>,
     /// A number that changes with each start.
     pub life: u64,

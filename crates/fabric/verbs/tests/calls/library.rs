@@ -38,7 +38,7 @@ pub(crate) fn functions() -> Vec<(&'static str, *const c_void)> {
 }
 
 fn fail(errno: i32) {
-    // SAFETY: the pointer is to this thread's errno.
+    // SAFETY: the call returns a pointer to this thread's errno, which is always valid.
     unsafe { *libc::__errno_location() = errno };
 }
 
@@ -78,7 +78,7 @@ extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut sys::ibv_devic
     for (to, from) in one.name.iter_mut().zip(NAME.bytes()) {
         *to = from as c_char;
     }
-    // SAFETY: the pointer is to a number.
+    // SAFETY: the fabric passes a pointer to a number that it owns.
     unsafe { *count = 1 };
     keep([keep(one), ptr::null_mut()]).cast()
 }
@@ -141,7 +141,7 @@ extern "C" fn ibv_get_async_event(context: *mut sys::ibv_context, event: *mut sy
         } else {
             told.element.qp = ptr::with_exposed_provenance_mut(about as usize);
         }
-        // SAFETY: the pointer is to an event.
+        // SAFETY: the fabric passes a pointer to an event that it owns.
         unsafe { *event = told };
         0
     })
@@ -166,7 +166,7 @@ extern "C" fn ibv_query_device(context: *mut sys::ibv_context, attributes: *mut 
             atomic_cap: sys::IBV_ATOMIC_HCA,
             ..Default::default()
         };
-        // SAFETY: the pointer is to attributes.
+        // SAFETY: the fabric passes a pointer to attributes that it owns.
         unsafe { *attributes = told };
         device.fault(process, "query_device").unwrap_or(0)
     })
@@ -184,7 +184,7 @@ extern "C" fn ibv_query_port(context: *mut sys::ibv_context, port: u8, attribute
             max_msg_sz: 1 << 20,
             ..Default::default()
         };
-        // SAFETY: the pointer is to attributes of the fabric, which have the current size. Only callers with older
+        // SAFETY: the fabric passes a pointer to attributes of the current size that it owns. Only callers with older
         // headers pass shorter attributes.
         unsafe { *attributes.cast() = told };
         device.fault(process, "query_port").unwrap_or(0)
@@ -314,7 +314,7 @@ extern "C" fn ibv_get_cq_event(
         }
         let Queue { process, number, .. } = &device.queues[&(queue as usize)];
         say(*process, format!("  get_cq_event: cq {number}"));
-        // SAFETY: both arguments point to pointers.
+        // SAFETY: the fabric passes pointers to two pointers that it owns.
         unsafe {
             *cq = ptr::with_exposed_provenance_mut(queue as usize);
             *own = ptr::null_mut();
@@ -333,7 +333,7 @@ extern "C" fn ibv_ack_cq_events(cq: *mut sys::ibv_cq, events: c_uint) {
 extern "C" fn ibv_create_qp(pd: *mut sys::ibv_pd, init: *mut sys::ibv_qp_init_attr) -> *mut sys::ibv_qp {
     with(|device| {
         let (process, domain) = device.domains[&pd.addr()];
-        // SAFETY: the pointer is to attributes, which the call also writes.
+        // SAFETY: the fabric passes a pointer to its own attributes, which nothing else accesses during the call.
         let init = unsafe { &mut *init };
         let queues = [init.send_cq.addr(), init.recv_cq.addr()];
         let [send, recv] = queues.map(|queue| device.queues[&queue].number);
@@ -383,7 +383,7 @@ fn number(qp: *mut sys::ibv_qp) -> u32 {
 extern "C" fn ibv_modify_qp(qp: *mut sys::ibv_qp, attr: *mut sys::ibv_qp_attr, mask: c_int) -> c_int {
     with(|device| {
         let number = number(qp);
-        // SAFETY: the pointer is to attributes.
+        // SAFETY: the fabric passes a pointer to attributes that it owns.
         let (attr, mask) = (unsafe { &*attr }, mask.cast_unsigned());
         say(owner(number), format!("  modify_qp {}: {}", short(number), names::attributes(attr, mask)));
         if let Some(errno) = device.fault(owner(number), "modify_qp") {
@@ -409,7 +409,7 @@ extern "C" fn ibv_query_qp(
         let number = number(qp);
         let state = device.pairs[&number].state;
         say(owner(number), format!("  query_qp {}, mask {mask}: {}", short(number), names::state(state)));
-        // SAFETY: the pointer is to attributes.
+        // SAFETY: the fabric passes a pointer to attributes that it owns.
         unsafe { (*attr).qp_state = state };
         0
     })
@@ -470,7 +470,7 @@ unsafe extern "C" fn post_send(
 ) -> c_int {
     with(|device| {
         let number = number(qp);
-        // SAFETY: the pointer is to a request.
+        // SAFETY: the fabric passes a pointer to a request that it owns and does not change during the call.
         let wr = unsafe { &*wr };
         assert!(wr.next.is_null(), "one request at a time");
         let flags = [(sys::IBV_SEND_SIGNALED, "signaled"), (sys::IBV_SEND_INLINE, "inline")];
@@ -505,7 +505,7 @@ unsafe extern "C" fn post_recv(
 ) -> c_int {
     with(|device| {
         let number = number(qp);
-        // SAFETY: the pointer is to a receive.
+        // SAFETY: the fabric passes a pointer to a receive that it owns and does not change during the call.
         let wr = unsafe { &*wr };
         assert!(wr.next.is_null(), "one receive at a time");
         let to = names::element(wr.sg_list, wr.num_sge);
