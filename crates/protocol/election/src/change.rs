@@ -37,9 +37,10 @@ impl fmt::Display for Change {
     }
 }
 
-/// A source of leadership for one group, polled by one process of the group.
+/// An election of the leader of one group, as one process of the group takes part in it.
 ///
-/// The crate's documentation has the rules of the stream and an example.
+/// The process polls the election and gets a stream of changes. The crate's documentation has the rules that the stream
+/// keeps, and an example.
 pub trait Election {
     /// Returns the next change, or `None` if there is no further one. Callers poll until `None`. It never blocks.
     ///

@@ -291,14 +291,14 @@ pub(crate) fn flapping_link(mutant: Mutant) -> Result<(), String> {
 /// and it pauses for longer each time.
 pub(crate) fn broken_streams(mutant: Mutant) -> Result<(), String> {
     let mut world = led_by(3, 0, mutant)?;
-    // The others are not willing to lead, so it is the only candidate.
+    // The others are not willing to lead, so process 0 is the only candidate.
     for other in 1..3 {
         world.heartbeat(other).into_iter().for_each(|heartbeat| heartbeat.stand(false));
     }
     world.run(4 * TIMEOUT);
     let begin = world.now;
     let reigns = world.reigns();
-    // The links recover whenever it does not lead, and break when it leads.
+    // The links of process 0 recover whenever process 0 does not lead, and break when it leads.
     for _ in 0..400 * TIMEOUT {
         let leads = leaders(&world, 3) == [0];
         for other in 1..3 {

@@ -168,7 +168,7 @@ fn acknowledged_in_a_newer_ballot(mutant: Mutant) -> Result<Cluster, String> {
     [b, c].into_iter().for_each(|to| take(&mut four, Wire::Body { client: 1, to }));
     assert!(four.submit(2, &[0], None));
     [b, c].into_iter().for_each(|to| take(&mut four, Wire::Body { client: 2, to }));
-    // D has A's timestamp, then learns of B, repeats its own to it and gets B's.
+    // D receives A's timestamp of m0. When D learns that B leads, D and B exchange their timestamps of m0.
     while four.take(control(a, d), None)? {}
     while four.take(control(b, d), None)? {}
     while four.take(control(d, b), None)? {}

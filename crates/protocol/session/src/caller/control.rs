@@ -13,7 +13,7 @@ use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, ReplyRecord};
 pub(super) struct Word {
     pub(super) outcome: Outcome,
     pub(super) end: u64,
-    /// Time at which the command was judged.
+    /// Time in the group's order at which the group's session table accepted or refused the command.
     pub(super) time: u64,
     /// Time since which the session is open at the group, or 0 if the session is not open or the answer does not
     /// contain the time.
