@@ -15,7 +15,8 @@ pub(super) trait Lane {
     /// Does what [`put`](Self::put) does, for several processes.
     fn put_for(&mut self, readers: &[usize], step: usize, client: usize, n: u64, bytes: usize) -> io::Result<()>;
 
-    /// Returns the newest message of a client for which `writer` has sent this step to this process, or 0.
+    /// Returns the largest message number in the records of `step` that this process has received from `writer` about
+    /// the messages of `client`. Returns 0 if there is no such record.
     fn newest(&self, writer: usize, step: usize, client: usize) -> u64;
 
     /// Sends all records that were written, and wakes sleeping readers.
