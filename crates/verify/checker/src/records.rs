@@ -42,8 +42,8 @@ fn life(id: MessageId) -> (Process, u64) {
 }
 
 impl Given {
-    /// Marks each process of an ended history as recorded if the process that it represents is. `doubles` contains
-    /// pairs of both.
+    /// Copies the marks `recorded` and `ended_early` of each process to the process that represents it in an ended
+    /// history. `doubles` contains pairs of a representing and a represented process.
     pub(crate) fn stand_for(&mut self, doubles: &[(Process, Process)]) {
         for (double, process) in doubles {
             if self.recorded.contains(process) {
@@ -77,9 +77,9 @@ impl<'a> Records<'a> {
         self.given.is_none_or(|given| self.multicasts.contains(&life(id)) && !given.ends_early(id.client))
     }
 
-    /// Returns whether the given multicasts of the same life of this message's client all have smaller numbers, and are
-    /// in other files than this delivery. In that case the client's file may have been cut between two lines, which
-    /// nothing in the file shows.
+    /// Returns whether the given multicasts of the life of a client to which message `id` belongs all have smaller
+    /// sequence numbers, and none of them is in the file of `delivery`. In that case the client's file may have been
+    /// cut between two lines, which nothing in the file shows.
     pub(crate) fn may_lack_the_end(&self, id: MessageId, delivery: &Delivery, log: &Log) -> bool {
         let of_life = log.messages.iter().filter(|message| life(message.id) == life(id));
         let mut sent =

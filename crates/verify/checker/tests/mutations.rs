@@ -16,7 +16,8 @@ enum Fate {
     Lives,
     Crashes,
     ComesBack {
-        /// Number of deliveries by which its snapshot is ahead of its own state. Negative if the snapshot is behind.
+        /// Number of deliveries by which the process's snapshot is ahead of the state before the crash. Negative if the
+        /// snapshot is behind.
         ahead: i64,
     },
 }
@@ -247,7 +248,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Makes one of the first two members the leader. Its state contains all messages that were multicast.
+    /// Makes one of the first two members the leader. The leader's state contains all messages that were multicast.
     fn elect(&mut self, group: Group) {
         let mut members = self.members.iter().filter(|member| member.group == group);
         let number = self.ballots[group.index()].len();

@@ -153,7 +153,7 @@ fn a_line_that_is_cut_off_is_an_error_unless_tolerated() {
     assert!(reader.next_event(&mut cluster).unwrap().is_some());
     let error = reader.next_event(&mut cluster).unwrap_err().to_string();
     assert!(error.starts_with("h.jsonl:3: the last line is cut off"), "{error}");
-    // Files are checked without the line, and the report names them.
+    // A file is checked without its cut-off line, and the report names the file.
     let report = check_inputs([("h.jsonl".to_owned(), cut.as_bytes())], false).unwrap();
     assert_eq!((report.cut_off, report.counts.messages), (vec!["h.jsonl".to_owned()], 1));
     let (reader, mut cluster) = Reader::open("h.jsonl", cut.as_bytes()).unwrap();

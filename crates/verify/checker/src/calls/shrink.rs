@@ -15,9 +15,9 @@ use super::solve::{Cause, Solved, only, solve};
 use super::terms::Terms;
 use super::verdict::Counterexample;
 
-/// Maximum number of steps of an attempt to weaken calls, without those for each call.
+/// Maximum number of steps of an attempt to weaken calls. [`STEPS_PER_CALL`] is added for each call.
 const STEPS: u64 = 2_000;
-/// Additional steps of an attempt for each call.
+/// Number of steps that each call adds to the maximum of an attempt.
 const STEPS_PER_CALL: u64 = 20;
 /// Total number of steps of all attempts.
 const ALL_STEPS: u64 = 200_000;

@@ -58,8 +58,8 @@ pub(super) struct Lives {
 }
 
 impl Lives {
-    /// Adds a file. `author` is the process that recorded it, and the time at which it began to record. If another file
-    /// contains one of the lives, returns this life and the name of the other file.
+    /// Adds a file. `author` is the process that recorded the file, and the time at which that process began to record.
+    /// If another file contains one of the lives, returns this life and the name of the other file.
     pub(super) fn add(
         &mut self,
         file: &str,

@@ -103,8 +103,8 @@ fn last_chains<'a>(view: &View<'a>) -> Vec<Option<&'a Chain>> {
     last
 }
 
-/// Marks the messages that the process delivered, and those in its snapshots, which are the messages that any member of
-/// its group delivered up to that number.
+/// Marks the messages that the process delivered, and those in its snapshots. The messages in a snapshot are those that
+/// any member of the group delivered up to the snapshot's last number.
 fn mark_delivered(view: &View<'_>, chain: &Chain, mark: u32, marks: &mut [u32]) {
     for delivery in &chain.deliveries {
         marks[view.log.deliveries[*delivery as usize].message as usize] = mark;

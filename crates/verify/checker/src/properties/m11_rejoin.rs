@@ -167,8 +167,8 @@ impl<'a> Delivered<'a> {
         Some(self.begin(back, summary).delivery(delivery).violated())
     }
 
-    /// Returns a violation if another member delivered the message under another number, or another message under this
-    /// number.
+    /// Returns a violation if another member delivered the message of `delivery` under another number, or delivered
+    /// another message under the number of `delivery`.
     fn contradicted(&self, back: &Return<'_>, delivery: u32) -> Option<Verdict> {
         let log = self.view.log;
         let here = &log.deliveries[delivery as usize];

@@ -3,8 +3,8 @@
 //!
 //! The check has four steps. First, delivery numbers are dense. Second, the members of a group have the same message
 //! under the same number, so their sequences are prefixes of one sequence. Third, for every two groups, the messages to
-//! both are in the same order at both. Of these messages, neither group lacks one that the other group delivered before
-//! a message that both delivered, and at most one of the two groups lacks messages that the other has. Fourth,
+//! both are in the same order at both. Neither group lacks such a message if the other group delivered it before a
+//! message that both delivered. At most one of the two groups lacks such messages that the other group has. Fourth,
 //! timestamps, which the other steps do not use, rise at each process and are the same for a message everywhere.
 
 use std::collections::HashMap;

@@ -61,15 +61,16 @@ fn later(one: Option<Latest>, other: Option<Latest>) -> Option<Latest> {
     }
 }
 
-/// Returns the later and the earlier message if a message before this one was multicast after this one's first
-/// delivery.
+/// Returns a violation if `message` had been delivered somewhere before `before` was multicast. `before` is the latest
+/// multicast of the messages that precede `message` in the order. The violation is the later and the earlier message.
 fn too_late(view: &View<'_>, first: &[Option<u32>], before: Option<Latest>, message: u32) -> Option<(u32, u32)> {
     let latest = before?;
     let delivered = view.log.deliveries[first[message as usize]? as usize].t;
     (delivered < latest.t && latest.message != message).then_some((latest.message, message))
 }
 
-/// Returns a violation at one process: it delivered the later message before the earlier one.
+/// Returns the later and the earlier message of a violation: a process delivered the message that was multicast later
+/// before the other one.
 fn within_one_process(view: &View<'_>, first: &[Option<u32>]) -> Option<(u32, u32)> {
     view.chains.iter().find_map(|chain| {
         let mut latest = None;

@@ -118,7 +118,7 @@ fn wrong_order_at_a_receiver_is_found() {
     watch.copied(&Copied { to: 1, out_psn: 51, from: 1, psn: FIRST + 1, reth: None });
     watch.executed(1, 52);
     assert_eq!(watch.findings()[0].property, "S2");
-    // A copy from a sender that does not hold the set, and a copy to a rank that the packet is not for.
+    // A copy from a sender that does not hold the set, and a copy to a rank that is not a receiver of the packet.
     let mut watch = begun();
     watch.posted(1, &Posted { packets: 1, what: What::Link(vec![linked(2)]) });
     watch.posted(1, &Posted { packets: 1, what: What::Message(None) });
