@@ -83,12 +83,12 @@ pub(crate) struct Histories {
     events: Vec<(Event, Option<Path>)>,
     paths: Vec<History>,
     by_incarnation: HashMap<(usize, Incarnation), Path>,
-    /// Events of each member since it was last looked at, or since its application received a state that the member has
-    /// not installed yet.
+    /// Events of each member since the last [`look`](Histories::look) at the member, or since its application received
+    /// a state that the member has not installed yet.
     open: Vec<Vec<usize>>,
     /// States of each member's application that are not compared yet, each with its number of deliveries.
     states: Vec<Vec<(u64, u64)>>,
-    /// Number of deliveries of each member when it was last looked at.
+    /// Number of deliveries of each member at the last [`look`](Histories::look).
     delivered: Vec<u64>,
     /// The history in which each member was last seen.
     current: Vec<Option<(Path, Incarnation)>>,

@@ -51,7 +51,8 @@ pub struct Scenario {
 /// milliseconds.
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 
-/// Maximum number of steps of a run, for all processes together. It is about 20 times the number of the longest run.
+/// Maximum number of steps of a run, for all processes together. It is about 20 times the number of steps of the
+/// longest run.
 pub(crate) const MOST_STEPS: u64 = 500_000;
 
 /// Timeout of clients, in nanoseconds. It is shorter than many cuts, so clients that are up may be declared failed.
@@ -61,7 +62,7 @@ const CLIENT_TIMEOUT_NS: u64 = 300_000;
 /// shorter than a stop.
 const EXPEL_NS: u64 = 400_000;
 
-/// One in this number of runs of profile `all` is crowded.
+/// One in `CROWDED` runs of profile `all` is crowded: see `crowded`.
 const CROWDED: u64 = 8;
 
 /// Minimum number of seeds for which the claims are checked. With fewer seeds, a kind of fault may be missing by

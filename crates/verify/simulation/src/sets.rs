@@ -16,7 +16,7 @@ pub enum Sets {
     Never,
 }
 
-/// One in this number of runs uses fan-out sets.
+/// One in `WITH_SETS` runs uses fan-out sets.
 const WITH_SETS: u64 = 4;
 
 /// Names of the [`SetCounts`](stentor_fabric_sim::SetCounts) that a simulation run must reach.

@@ -49,8 +49,8 @@ pub struct SimulationReport {
     pub seeds: u64,
     /// Seeds with a violation.
     pub violations: u64,
-    /// The violation of the lowest seed. With [`SimulationRun::until`], it is the lowest seed that violates that
-    /// property.
+    /// The violation of the lowest seed. With [`SimulationRun::until`], the violation of the lowest seed that violates
+    /// the given property.
     pub first: Option<Violation>,
     /// Messages multicast.
     pub messages: u64,

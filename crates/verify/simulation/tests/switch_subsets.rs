@@ -12,9 +12,9 @@ const HOSTS: u8 = 16;
 const SUBSETS: u64 = 10_000;
 /// Maximum number of subsets that a sender links before it releases the set.
 const TURN: u64 = 8;
-/// One in this number of rounds loses packets.
+/// One in `LOSSY` rounds loses packets.
 const LOSSY: u64 = 5;
-/// One in this number of packets is lost in a lossy round.
+/// One in `LOSS` packets is lost in a lossy round.
 const LOSS: u64 = 100;
 
 struct Walk {

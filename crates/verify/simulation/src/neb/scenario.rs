@@ -64,7 +64,7 @@ pub struct Scenario {
     pub config: Config,
     /// The Byzantine processes, each with its lies.
     pub liars: Vec<(ProcessId, Lies)>,
-    /// One in this number of a liar's indices is affected by its lies.
+    /// The lies affect one in `every` of a liar's indices.
     pub every: u64,
     /// The processes that usually receive a liar's second value.
     pub other_side: ProcessSet,

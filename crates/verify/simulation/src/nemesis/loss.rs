@@ -10,7 +10,7 @@ use crate::chance::Chance;
 const FROM_NS: (u64, u64) = (200_000, 1_200_000);
 /// Minimum and maximum time for which a process is down, in nanoseconds. The minimum is more than [`AT_ONCE_NS`].
 const BACK_NS: (u64, u64) = (25_000, 300_000);
-/// Time within which processes lose their memory if they lose it at once, in nanoseconds.
+/// Time within which the members of a group lose their memory in a simultaneous loss, in nanoseconds.
 const AT_ONCE_NS: u64 = 20_000;
 /// Minimum and maximum time for which a process with memory is silent, in nanoseconds.
 const SILENT_NS: (u64, u64) = (100_000, 2_000_000);

@@ -40,16 +40,16 @@ const HEARD_NS: u64 = 20_000;
 const SUPERSEDED_NS: u64 = 50_000;
 /// The stream of random choices of the nemesis. Clients have the streams 1, 2 and so on.
 const STREAM: u64 = 500;
-/// The stream of the cuts between clients and groups. Each of these streams is separate, so that the other plans remain
-/// unchanged.
+/// The stream of random choices of the cuts between clients and groups. Each plan has its own stream, so that a change
+/// of one plan leaves the others unchanged.
 const STREAM_OF_CUTS: u64 = 501;
-/// The stream of the cuts between a client and one member.
+/// The stream of random choices of the cuts between a client and one member.
 const STREAM_OF_LATE_LINKS: u64 = 502;
-/// The stream of stopped processes.
+/// The stream of random choices of stopped processes.
 const STREAM_OF_STOPS: u64 = 503;
-/// The stream of groups that are silent while clients crash and restart.
+/// The stream of random choices of groups that are silent while clients crash and restart.
 const STREAM_OF_SILENCES: u64 = 504;
-/// The stream of whole groups that lose their memory.
+/// The stream of random choices of whole groups that lose their memory.
 const STREAM_OF_LOSSES: u64 = 505;
 
 /// An action of the nemesis.

@@ -15,14 +15,15 @@ pub(super) struct Written {
 pub(super) struct Disk {
     /// The session, if one was opened.
     pub(super) key: Option<SessionKey>,
-    /// Tickets, which are written before the command is sent and removed when its fate is known.
+    /// Tickets of commands. A ticket is written before its command is sent, and removed when the command's fate is
+    /// known.
     pub(super) tickets: Vec<Written>,
     /// Tokens of the workload's reads outside the order that have not ended.
     pub(super) reads: Vec<u64>,
     /// Number of commands that are still to be begun.
     pub(super) left: u64,
-    /// Number of remaining commands at which the session is ended and another one is opened. `None`: it is not ended
-    /// any more.
+    /// Number of remaining commands at which the session is ended and another one is opened. `None`: the client keeps
+    /// its session until all commands are done.
     pub(super) ends_at: Option<u64>,
     /// `true` if all commands are done.
     pub(super) done: bool,

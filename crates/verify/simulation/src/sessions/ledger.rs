@@ -92,8 +92,8 @@ pub(super) struct Ledger {
     last: HashMap<GroupId, [u64; 2]>,
     /// Sessions that ended or expired in a group.
     ended: HashSet<(GroupId, SessionId)>,
-    /// The positions at which sessions ended, as far as members have applied the deliveries there. For a machine other
-    /// than the tally, these are all positions.
+    /// The positions that members have passed and at which sessions ended. For a machine other than the tally, also the
+    /// positions at which no session ended.
     passed: BTreeMap<Place, Passed>,
     /// The first violation of each property.
     violations: BTreeMap<&'static str, String>,

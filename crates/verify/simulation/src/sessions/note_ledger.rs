@@ -1,9 +1,9 @@
 //! The judge of notifications.
 //!
-//! The machines of a group send the same notifications at the same position. The session of a notification receives it
-//! with the same bytes and position, or a report that it was lost. It receives notifications in the order in which they
-//! were sent, and each once. After the end of all activity, a session that receives no more reports has learnt of all
-//! notifications.
+//! The machines of a group send the same notifications at the same position. Each session receives a notification to it
+//! with the same bytes and position, or a report that the notification was lost. A session receives its notifications
+//! in the order in which they were sent, and each once. After the end of all activity, a session that receives no more
+//! reports has learnt of all notifications.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,8 @@ pub(super) struct Count {
 /// The state of the judge of notifications.
 #[derive(Debug, Default)]
 pub(super) struct NoteLedger {
-    /// The notifications of the first machine at each position with notifications, and its member.
+    /// For each position with notifications: those of the first machine that passed the position, and the member of
+    /// this machine.
     at: BTreeMap<Place, (Notes, ProcessId)>,
     /// The notifications of each series: the number of the position, and the bytes.
     sent: BTreeMap<Count, Vec<(u64, Vec<u8>)>>,

@@ -13,21 +13,22 @@ pub trait Workload {
     /// of the client. `next` is not called again before that.
     fn next(&mut self, turn: &mut Turn<'_>) -> Next;
 
-    /// Returns whether the chosen call of a client is a query, if it begins with this token.
+    /// Returns whether the chosen call of a client is a query. `token` is the token that the call will have.
     fn is_query(&self, client: ClientId, token: u64) -> bool;
 
-    /// Notes that the chosen call of a client begins. It may still not be sent.
+    /// Notes that the chosen call of a client begins. The call may still not be sent, because there is no room or
+    /// because the client crashes.
     fn begun(&mut self, begun: &Begun<'_>);
 
     /// Appends the bytes of a call that has begun.
     fn command(&self, token: u64, out: &mut Vec<u8>);
 
-    /// Notes that the client knows the fate of a call, or that it will never know it. For `stamp`, see
-    /// [`Begun::stamp`].
+    /// Notes that the client has learnt the fate of a call, or that the client can never learn this fate. For `stamp`,
+    /// see [`Begun::stamp`].
     fn told(&mut self, token: u64, told: &Told, stamp: u64);
 
     /// Notes that a read outside the order includes the order up to a time, which may be later than the position in its
-    /// answer. Its fate is reported next.
+    /// answer. The fate of the read is reported next.
     fn comes_after(&mut self, token: u64, time: u64) {
         let _ = (token, time);
     }
@@ -67,9 +68,9 @@ pub enum Next {
     /// The client reads at a group, outside the order. A read at the leader includes all commands that the client has
     /// observed, whatever time the read names.
     Read(GroupId, ReadGuarantee),
-    /// The client waits for an answer, and is asked again then.
+    /// The client waits for an answer. Then [`Workload::next`] is called again.
     Later,
-    /// The client waits for this time in nanoseconds, and is asked again then.
+    /// The client waits for this time, in nanoseconds. Then [`Workload::next`] is called again.
     Wait(u64),
     /// The client is done.
     Done,

@@ -166,7 +166,8 @@ impl Host {
         (Host::entropy(rank) as u32) << 16
     }
 
-    /// Returns a member for a control packet. WRITEs to it start at this offset in its memory, in bytes.
+    /// Returns a member for a control packet. WRITEs to the member start `offset` bytes after the beginning of its
+    /// memory.
     #[must_use]
     pub fn link(rank: u8, offset: u64) -> Link {
         Link { rank, rkey: Host::rkey(rank), base: Host::va(rank) + offset }
@@ -280,7 +281,8 @@ impl Host {
         }
     }
 
-    /// Advances time to the next deadline. Returns whether it was a timeout, and not a wait that the peer requested.
+    /// Advances time to the next deadline. Returns whether this deadline was a timeout, and not the end of a wait that
+    /// the peer requested.
     pub(crate) fn tick(&mut self) -> bool {
         let before = self.endpoint.counters().timeouts;
         let deadline = self.endpoint.next_deadline().unwrap_or(NOW);

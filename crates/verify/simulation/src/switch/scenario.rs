@@ -6,7 +6,7 @@ use super::host::{Host, Setup};
 use super::program::{Kind, Op};
 use crate::chance::Chance;
 
-/// The frequency of each fault: it occurs once in this number of steps, or never if it is 0.
+/// The frequencies of faults. Each field is a number n: the fault occurs in one of n steps, or never if n is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trouble {
     /// Packets lost on links.
