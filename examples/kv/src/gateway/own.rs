@@ -161,7 +161,7 @@ fn command(words: &[&[u8]], writer: &mut Writer<'_>) {
             names().for_each(|name| writer.bulk(name.as_bytes()));
         }
         Some(b"docs") => writer.map(0),
-        // An empty reply suffices: clients use it only for hints.
+        // An empty reply suffices, because clients use the reply only for hints.
         None | Some(b"info") => writer.array(0),
         Some(_) => writer.error("ERR COMMAND has only COUNT, LIST, DOCS and INFO"),
     }

@@ -14,8 +14,8 @@ pub(crate) struct Found {
     pub(crate) notified: u64,
 }
 
-/// The facts that the replies and notifications to the clients of one seed report. They may arrive in another order
-/// than that of the events.
+/// The facts that the replies and notifications to the clients of one seed report. The replies and notifications may
+/// arrive in an order other than that of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     /// The session of each token.
