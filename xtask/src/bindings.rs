@@ -32,7 +32,7 @@ const LIBRARIES: [Library; 2] = [
     },
 ];
 
-/// The needs of the generator: the headers, and the library that reads them.
+/// The headers that the generator needs, and the library that reads them.
 pub(crate) const NEEDS: Needs = Needs {
     things: &["infiniband/verbs.h", "rdma/fi_domain.h", "libclang", "stdio.h"],
     sources: &["xtask/src/bindings.rs", "xtask/src/bin/bindings.rs"],

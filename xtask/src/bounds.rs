@@ -19,7 +19,7 @@ const RUNS: usize = 5;
 /// Minimum of the median ratio to a correct bound.
 const LEAST: f64 = 0.95;
 
-/// The arguments of the benches.
+/// The arguments of each bench whose figures are compared with its bound.
 const BENCHES: &[&[&str]] = &[
     &["multicast", "--groups", "1", "--dest", "1", "-s", "64,1024,4096"],
     &["multicast", "--groups", "1", "--dest", "1", "--fabric", "roce", "-s", "64,1024,4096", "-n", "3500"],

@@ -56,10 +56,10 @@ const PROPERTIES: usize = 12;
 const OF_A_SERVICE: [&str; 2] = ["clock", "client"];
 /// The properties of a service.
 const OF_THE_SERVICE: [&str; 4] = ["V1", "V2", "V3", "V4"];
-/// The kinds of reads.
+/// The kinds of reads of a service.
 const READS: [&str; 4] = ["after", "leader", "local", "ordered"];
 
-/// The needs of the fault `clock`.
+/// The library that the fault `clock` needs.
 pub(crate) const NEEDS: Needs = Needs { things: &["faketime/libfaketimeMT.so.1"], sources: &[] };
 
 /// Injects faults for half a minute on each fabric, and into a service for some seconds.

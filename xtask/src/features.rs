@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use crate::cargo::{Context, line, run};
 use crate::step::Outcome;
 
-/// The combinations. Each fabric is built alone, because a fabric must not need a dependency that only another one
-/// brings.
+/// The combinations of features that are built. Each fabric is built alone, because a fabric must not need a dependency
+/// that only another fabric brings.
 const COMBINATIONS: [&str; 10] = [
     "shm",
     "roce",

@@ -24,17 +24,17 @@ const CONFIG: &str = include_str!("../guest/uml.config");
 /// The build script of the kernel, which is the other part of the recipe.
 const BUILD: &str = include_str!("../guest/build");
 
-/// The needs of every guest.
+/// The programs that every guest needs.
 const BOOT: Needs = Needs { things: &["busybox", "ip"], sources: &["xtask/guest/uml-run", "xtask/guest/init.sh"] };
-/// The needs of building the kernel.
+/// The programs, the header and the sources that are needed to build the kernel.
 const RECIPE: Needs = Needs {
     things: &["gcc", "stdio.h", "flex", "bison", "bc", "make", "xz", "linux-source-6.1"],
     sources: &["xtask/guest/build"],
 };
-/// The needs of unpacking a kernel.
+/// The program that unpacks a kernel.
 const UNPACK: Needs = Needs { things: &["xz"], sources: &["xtask/src/guest.rs"] };
 
-/// All needs of guests, for the test that compares lists with calls.
+/// All lists of needs of guests. A test compares them with the programs that scripts and tests call.
 #[cfg(test)]
 pub(crate) const NEEDS: [&Needs; 3] = [&BOOT, &RECIPE, &UNPACK];
 
@@ -48,7 +48,7 @@ pub(crate) struct Guest {
 /// The origin of a kernel.
 #[derive(Debug, PartialEq, Eq)]
 enum Origin {
-    /// A kernel that is used as it is.
+    /// A kernel that is not compressed.
     Plain(PathBuf),
     /// A kernel compressed by xz.
     Packed(PathBuf),

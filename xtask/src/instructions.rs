@@ -20,7 +20,7 @@ use crate::cargo::{Context, capture};
 use crate::needs::Needs;
 use crate::step::Outcome;
 
-/// The needs of the counts.
+/// The program that counts instructions.
 pub(crate) const NEEDS: Needs = Needs { things: &["valgrind"], sources: &[] };
 /// The path of the baseline from the repository root.
 const BASELINE: &str = "crates/verify/instructions/baseline.toml";

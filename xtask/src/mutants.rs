@@ -20,7 +20,7 @@ const SAMPLE: u32 = 20;
 /// Minimum share of mutants that the tests of each crate must catch, in percent.
 const LEAST_PERCENT: usize = 95;
 
-/// The crates. Each is tested with only its own tests.
+/// The crates whose code is mutated. The mutants of a crate are tested only with the tests of this crate.
 const CRATES: [&str; 8] = [
     "stentor-wire",
     "stentor-switch",

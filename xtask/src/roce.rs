@@ -13,7 +13,7 @@ use crate::needs::Needs;
 use crate::programs::{self, executable};
 use crate::step::Outcome;
 
-/// The needs of building and running the peer's programs.
+/// The programs and headers that are needed to build and run the peer's programs.
 const PEER: Needs = Needs {
     things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "ibv_rc_pingpong", "rxe.driver"],
     sources: &[
@@ -52,7 +52,7 @@ const TSHARK: Needs = Needs {
     ],
 };
 
-/// All needs of these steps, for the test that compares lists with calls.
+/// All lists of needs of these steps. A test compares them with the programs that scripts and tests call.
 #[cfg(test)]
 pub(crate) const NEEDS: [&Needs; 4] = [&PEER, &NAMESPACES, &SWITCH, &TSHARK];
 

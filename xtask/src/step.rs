@@ -31,6 +31,6 @@ pub(crate) enum Outcome {
 pub(crate) struct Component {
     /// The component's name.
     pub name: &'static str,
-    /// The command that installs it.
+    /// The command that installs the component.
     pub remedy: &'static str,
 }

@@ -208,7 +208,8 @@ mod tests {
         let report = Report::of(&[ours, udpu, knet], Vec::new(), Vec::new());
         let text = svg(&report);
         assert_eq!(text.matches("<polyline").count(), 4, "{text}");
-        // The scale is from 10 to 100 µs: Stentor's figure is at the bottom, and the better one of cpg's is at the top.
+        // The scale is from 10 to 100 µs: Stentor's latency is at the bottom, and the better latency of cpg's two
+        // settings is at the top.
         let points: Vec<_> =
             text.lines().filter_map(|line| line.split("points=\"").nth(1)?.split('"').next()).collect();
         assert_eq!(points[..2], ["214.0,204.0", "214.0,34.0"], "{text}");

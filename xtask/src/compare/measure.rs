@@ -113,7 +113,7 @@ fn row_in(text: &str, shape: Shape) -> Result<Row> {
     row.with_context(|| format!("no row of {} bytes{outstanding}", shape.bytes))
 }
 
-/// Returns the figures of that row, with its bound if it has one.
+/// Returns the figures of the row of a shape in a document, with the row's bound if it has one.
 fn figures_in(text: &str, shape: Shape) -> Result<Figures> {
     let row = row_in(text, shape)?;
     let figure = |figure: Option<f64>| figure.with_context(|| format!("row {} has no figure", row.name));

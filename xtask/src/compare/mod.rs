@@ -30,8 +30,8 @@ pub(crate) use table::{LOOPBACK, SYSTEMS};
 const SIZES: [u32; 5] = [64, 1024, 4096, 16_384, 65_536];
 /// The shortest payload between two processes, in bytes.
 const SHORTEST: u32 = 8;
-/// Number of messages of 64 bytes that are sent one at a time. If messages are longer, fewer are sent; this also holds
-/// for the two numbers below.
+/// Number of messages of 64 bytes that are sent one at a time. For this constant and the two below, fewer messages are
+/// sent if the messages are longer.
 const ALONE: u64 = 2000;
 /// Number of messages of 64 bytes in round trips between two processes.
 const TO_AND_FRO: u64 = 20_000;

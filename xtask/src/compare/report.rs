@@ -55,12 +55,12 @@ impl Measured {
     }
 }
 
-/// The result.
+/// The result of a comparison.
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) systems: Vec<Told>,
     /// The ratios by place, own system, other system and payload: Stentor's rate relative to that of the other system's
-    /// best setting, and the other's latency relative to Stentor's. The bound counts as another system.
+    /// best setting, and the other's latency relative to Stentor's. A bound counts as another system.
     #[serde(serialize_with = "as_object")]
     pub(super) ratios: Vec<(String, Ratio)>,
     /// Systems that were not measured, with the command that installs each.

@@ -29,7 +29,7 @@ pub(crate) struct System {
     pub outstanding: u64,
     /// The settings of the system. If several have the same place, the best one counts.
     pub settings: &'static [Setting],
-    /// The required packages.
+    /// The programs, headers and libraries that the system needs.
     pub needs: &'static Needs,
     pub(super) program: Program,
     pub(super) measure: Measure,
@@ -149,7 +149,7 @@ impl Programs {
         self.root.join("compare").join(system.folder()).join("nodes.sh")
     }
 
-    /// Returns the folder in which such a program is built.
+    /// Returns the folder in which a [`Program::Apart`] is built.
     fn apart(&self, name: &str) -> PathBuf {
         self.others.with_file_name(name)
     }
@@ -230,7 +230,7 @@ fn build(context: &Context, manifest: &str, folder: &Path) -> Command {
 
 /// The oldest version of CMake that builds Aeron's sources.
 const CMAKE: (u32, u32) = (3, 30);
-/// The commands that install such a version if the packaged one is older.
+/// The commands that install version [`CMAKE`] or a later one if the packaged version is older.
 const CMAKE_REMEDY: &str =
     "python3 -m venv /opt/cmake && /opt/cmake/bin/pip install 'cmake>=3.30,<4', then put /opt/cmake/bin first in PATH";
 

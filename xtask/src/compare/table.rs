@@ -4,44 +4,46 @@ use super::measure::{channel, channel_in_place, pingpong, rows, stentor, ucx};
 use super::system::{Program, System, Version, setting};
 use crate::needs::Needs;
 
-/// The needs of Stentor's measurements.
+/// The programs that Stentor's measurements need.
 const STENTOR: Needs = Needs {
     things: &["ip", "unshare"],
     sources: &["compare/stentor", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
-/// The needs of corosync's nodes and of their program in `compare`.
+/// The programs and the library that corosync's nodes and their program in `compare` need.
 const CPG: Needs = Needs {
     things: &["corosync", "libcpg.so.4", "ip", "unshare"],
     sources: &["compare/cpg", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
-/// The needs of a NATS server.
+/// The programs that the measurement of a NATS server needs.
 const NATS: Needs = Needs {
     things: &["nats-server", "ip", "unshare"],
     sources: &["compare/nats", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
 
-/// The needs of a cluster of etcd. The crate of its client generates code with `protoc` when it is built.
+/// The programs that the measurement of an etcd cluster needs. The crate of etcd's client generates code with `protoc`
+/// when it is built.
 const ETCD: Needs = Needs {
     things: &["etcd", "protoc", "ip", "unshare"],
     sources: &["compare/etcd", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
 
-/// The needs of iceoryx2, which is a dependency of its program in `compare`.
+/// The programs that the measurement of iceoryx2 needs. The library iceoryx2 is a dependency of its program in
+/// `compare`.
 const ICEORYX2: Needs = Needs { things: &["ip", "unshare"], sources: &["compare/iceoryx2", "compare/hosts.sh"] };
-/// The needs of `fi_pingpong`.
+/// The programs that the measurement with `fi_pingpong` needs.
 const PINGPONG: Needs = Needs {
     things: &["fi_pingpong", "fi_info", "ip", "unshare"],
     sources: &["compare/fi_pingpong", "compare/hosts.sh"],
 };
-/// The needs of MPI.
+/// The programs that the measurement of MPI needs.
 const MPI: Needs =
     Needs { things: &["mpicc", "mpirun", "gcc", "ip", "unshare"], sources: &["compare/mpi", "compare/hosts.sh"] };
-/// The needs of UCX.
+/// The programs that the measurement of UCX needs.
 const UCX: Needs =
     Needs { things: &["ucx_perftest", "ucx_info", "ip", "unshare"], sources: &["compare/ucx", "compare/hosts.sh"] };
 
-/// The needs of Aeron, whose sources come with its program's dependencies. The sources need a newer CMake than some
-/// systems have.
+/// The programs, headers and libraries that the measurement of Aeron needs. Aeron's sources come with the dependencies
+/// of its program in `compare`, and need a newer CMake than some systems have.
 const AERON: Needs = Needs {
     things: &["cmake", "g++", "libclang", "bsd/bsd.h", "uuid/uuid.h", "ip", "unshare"],
     sources: &["compare/aeron", "compare/hosts.sh", "xtask/src/compare/system.rs"],
@@ -61,7 +63,7 @@ const LAST_OF_THREE: &str = "the last of three members has delivered";
 const HALF: &str = "half of the way to and fro is over";
 const SPINS: &str = "spins, each process on a processor of its own";
 
-/// The systems.
+/// All systems of a comparison.
 pub(crate) const SYSTEMS: &[System] = &[
     System {
         name: "stentor",

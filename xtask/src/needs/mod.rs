@@ -104,10 +104,10 @@ const THINGS: &[Thing] = &[
     file("linux-source-6.1", &[KERNEL_SOURCE], "linux-source-6.1"),
 ];
 
-/// The needs of a step.
+/// The programs, headers and libraries that a step needs, and the code that calls the programs.
 #[derive(Debug)]
 pub(crate) struct Needs {
-    /// The names of things.
+    /// Names of the needed things.
     pub things: &'static [&'static str],
     /// Files, and folders with everything in them, whose code calls programs when the step runs. The paths are relative
     /// to the repository root.

@@ -15,7 +15,7 @@ use crate::step::Outcome;
 pub(crate) use cat::long;
 pub(crate) use speed::step as speed;
 
-/// The needs of the steps on libfabric: the library, its programs, and the programs that create devices for tests.
+/// The library and the programs that the steps on libfabric need, and the programs that create devices for their tests.
 pub(crate) const NEEDS: Needs = Needs {
     things: &["libfabric.so.1", "fi_info", "fi_pingpong", "ip"],
     sources: &[

@@ -52,7 +52,7 @@ impl Block<'_> {
         paragraphs.iter().flat_map(|paragraph| split(paragraph)).collect()
     }
 
-    /// Returns the lines of its Rust code, without comments and blank lines.
+    /// Returns the lines of Rust code in the comment, without comments and blank lines of this code.
     pub(super) fn rust_lines(&self) -> Vec<String> {
         const RUST: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
         let (mut code, mut fence) = (Vec::new(), None);

@@ -61,8 +61,8 @@ pub(crate) const PURE: &[Pure] = &[
     Pure { name: "stentor-wire", linked: &["cfg-if", "crc32fast", "zerocopy"], no_std: true },
     Pure {
         name: "stentor-neb",
-        // The arithmetic of signatures. `fiat-crypto` is only built if a build asks for it. `libc` is only linked on
-        // processors whose features must be queried from the operating system, once.
+        // Most of these crates do the arithmetic of signatures. `fiat-crypto` is only built if a build asks for it.
+        // `libc` is only linked on processors whose features must be queried from the operating system, once.
         linked: &[
             "block-buffer",
             "cfg-if",

@@ -23,7 +23,7 @@ use median::{Median, median};
 pub(crate) use options::Options;
 use rows::{Key, Run};
 
-/// The needs of a comparison with a revision.
+/// The program that a comparison with a revision needs.
 pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["xtask/src/regression"] };
 /// Maximum half width of a narrow interval, as a fraction of the median.
 const NARROW: f64 = 0.015;

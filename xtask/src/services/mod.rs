@@ -55,7 +55,7 @@ impl Server {
     }
 }
 
-/// The needs of the store's test on hosts.
+/// The programs that the store's test on hosts needs.
 pub(crate) const HOSTS: Needs =
     Needs { things: &["ip", "unshare"], sources: &["examples/kv/tests/kv", "xtask/src/services/mod.rs"] };
 

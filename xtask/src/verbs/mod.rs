@@ -34,7 +34,7 @@ const DEMOS: Needs = Needs {
     ],
 };
 
-/// All needs of these steps, for the test that compares lists with calls.
+/// All lists of needs of these steps. A test compares them with the programs that scripts and tests call.
 #[cfg(test)]
 pub(crate) const NEEDS: [&Needs; 3] = [&TESTED, &DEMOS, &speed::NEEDS];
 
@@ -62,7 +62,8 @@ const CONFORMANCE: [(&str, &str); 2] = [("conformance", "guest.sh"), ("interop",
 
 /// The test of every operation, which runs under valgrind.
 const CHECKED: &str = "rxe";
-/// A test in the same file, and its faults, which valgrind must report.
+/// A test in the file of [`CHECKED`] that makes faults on purpose, and the names of its faults. Valgrind must report
+/// each of them.
 const PLANTED: (&str, [&str; 2]) = ("faults_that_valgrind_must_report", ["overrun", "leak"]);
 /// The exit code of valgrind when it has found a fault.
 const SEEN: i32 = 9;
