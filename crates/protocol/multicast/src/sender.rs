@@ -15,7 +15,7 @@ pub struct WindowFull {
     pub window: u32,
 }
 
-/// Numbers a client's messages and tracks which slots are free.
+/// The numbering of a client's messages, and the slots that are free.
 ///
 /// A message has one sequence number over all destinations and one dense slot number per destination group.
 #[derive(Clone, Debug)]

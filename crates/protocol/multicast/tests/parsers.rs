@@ -233,7 +233,7 @@ proptest! {
     }
 }
 
-/// Accepts all effects. Every item that is sent must be one that others can decode.
+/// A receiver of effects that checks that other members can decode every item that is sent.
 struct Sink;
 
 impl Sink {
@@ -242,7 +242,8 @@ impl Sink {
         item.encode(&mut words);
         match Item::decode(&words, 0) {
             Ok(decoded) => assert_eq!(decoded, (*item, words.len())),
-            // The member accepted a peer's maximum time and counted on from it; others refuse the result.
+            // The member accepted the largest valid time from a peer and assigned a time above it. Other members refuse
+            // that time.
             Err(error) => assert_eq!(error, ItemError::Count),
         }
     }

@@ -54,11 +54,11 @@ pub struct Client<F: Fabric> {
     sender: Sender,
     links: PeerLinks,
     seals: Seals,
-    /// Indexed by group.
+    /// The ring of this client's messages at each group, indexed by group.
     rings: Vec<Outbound>,
-    /// Indexed by link.
+    /// The members' replies to this client, with one ring for each link, indexed by link.
     replies: RecordsIn,
-    /// Indexed by link.
+    /// This client's queries to members, with one ring for each link, indexed by link.
     queries: RecordsOut,
     /// Indexed by group and member: life of the process that sent the last hello.
     members: Vec<Vec<Option<u64>>>,

@@ -14,7 +14,7 @@ pub(super) struct Candidate {
     pub(super) progress: u64,
     /// `true` if the member is stalled.
     pub(super) stands: bool,
-    /// Identifies the member to the caller.
+    /// Number by which the caller identifies the member.
     pub(super) member: usize,
 }
 

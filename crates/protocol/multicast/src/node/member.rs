@@ -87,12 +87,12 @@ pub struct Member<F: Fabric> {
     replica: Replica,
     links: PeerLinks,
     seals: Seals,
-    /// Indexed by client.
+    /// The body ring of each client, indexed by client.
     bodies: Vec<Body>,
     stores: Vec<Store>,
     replies: Replies,
     queries: RecordsIn,
-    /// Indexed by process; `None` at this process.
+    /// The control rings and links shared with each other member, indexed by process; `None` at this process.
     peers: Vec<Option<Peer>>,
     assemblers: Vec<MessageAssembler>,
     letter_bytes: u64,

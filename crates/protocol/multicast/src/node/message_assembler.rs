@@ -60,7 +60,7 @@ pub(super) struct MessageAssembler {
     /// Number of words of the first message that are written.
     written: usize,
     number: u32,
-    /// Immediates written on this connection.
+    /// Number of writes with an immediate that were posted on this connection.
     pub(super) immediates: u64,
     arriving: Vec<u64>,
     /// Number of the message that is arriving, and its length in words. The number is 0 if no message is arriving.

@@ -104,7 +104,7 @@ pub(super) struct Peer {
     pub(super) streaming: Option<usize>,
 }
 
-/// Registers regions and opens links, and counts the registered bytes.
+/// The resources with which a node registers regions and opens links, and the number of bytes registered so far.
 pub(super) struct Opener<'a, F: Fabric> {
     pub(super) fabric: &'a mut F,
     pub(super) links: PeerLinks,

@@ -219,8 +219,8 @@ impl Outbound {
         }
     }
 
-    /// Returns whether so many targets are started that they suffice to free a record, and count the slots that they
-    /// hold in the same ballot.
+    /// Returns whether enough started targets to free a record ([`keeps`](Outbound::keeps)) count the slots that they
+    /// hold in one common ballot.
     fn has_majority_in_one_ballot(&self) -> bool {
         let started = || self.targets.iter().filter(|target| target.is_started());
         started().any(|first| {

@@ -36,7 +36,8 @@ impl<F: Fabric> BoxSender<'_, F> {
         self.send_parts(outbound, outbox)
     }
 
-    /// Writes the items in as many records as necessary. Records without room remain in the outbox.
+    /// Writes the items in as many records as necessary. Items for which the ring has no room stay in the outbox.
+    /// Returns whether the outbox is empty.
     fn send_parts(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
         let mut sent = 0;
         while let Some((kind, _)) = outbox.get(sent).and_then(|first| item::own_item(*first)) {
@@ -52,7 +53,7 @@ impl<F: Fabric> BoxSender<'_, F> {
             self.counts.write(Step::from(kind), writes);
             sent += words;
         }
-        // Drained once per call, not per record, because a long outbox takes many records.
+        // The outbox is drained once per call and not once per record, because a long outbox takes many records.
         outbox.drain(..sent);
         outbox.is_empty()
     }

@@ -113,7 +113,7 @@ impl PeerLinks {
         let _ = fabric.post_recv(link.qp(), span, link.id(receive));
     }
 
-    /// Handles a completion that was polled.
+    /// Handles a completion that was polled. Returns the event that it causes, if any.
     pub(super) fn completed<F: Fabric>(&mut self, fabric: &mut F, completion: &Completion) -> Option<PeerEvent> {
         let Completion { opcode, status, bytes, .. } = *completion;
         let (link, number) = self.links.find(completion)?;
@@ -187,20 +187,22 @@ impl PeerLinks {
         (before - self.unsent.len()) as u64
     }
 
-    /// Handles an event of the fabric.
+    /// Handles an event of the fabric. Returns the event that it causes, if any.
     pub(super) fn happened<F: Fabric>(&mut self, fabric: &mut F, event: &Event) -> Option<PeerEvent> {
         let event = self.links.happened(fabric, event)?;
         Some(self.changed(fabric, event))
     }
 
-    /// Ends a connection from this end, as if it had broken.
+    /// Ends a connection from this end, as if it had broken. If the link was up, the fabric reports the end of the
+    /// connection later; see [`happened`](Self::happened). Otherwise the returned event reports it, if a reset was due.
     pub(super) fn disconnect<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<PeerEvent> {
         // The fabric refuses this only for a queue pair that is not this process's.
         let _ = fabric.disconnect(self.links[link].qp());
         self.check_down(fabric, link)
     }
 
-    /// Resets a link that is down, if it is broken.
+    /// Resets the queue pair of a link that is down, if the queue pair is broken. Returns the event that reports the
+    /// reset.
     pub(super) fn check_down<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<PeerEvent> {
         let event = self.links.check_down(fabric, link)?;
         Some(self.changed(fabric, event))

@@ -6,7 +6,7 @@ use stentor_fabric::{Fabric, PollHint, ProcessId};
 /// late, but not lost.
 const QUIET_ROUNDS: u32 = 64;
 
-/// Selects what a round of polling looks at, and when it may be skipped.
+/// The selection of the peers that a round of polling looks at, and of the rounds that may be skipped.
 #[derive(Debug)]
 pub(super) struct PollGate {
     /// `true` if the last round found nothing and left nothing over.

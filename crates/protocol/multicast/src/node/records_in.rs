@@ -21,20 +21,20 @@ use super::outbound::scratch;
 use super::peer_link::PeerLink;
 use super::poll_gate::PollGate;
 
-/// A record that was taken.
+/// A record that was read from a ring. [`RecordsIn::bytes`] returns its payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
-    /// Index of the ring through which it arrived.
+    /// Index of the ring through which the record arrived.
     pub(super) ring: usize,
     bytes: usize,
-    /// Number of credits that were written.
+    /// Number of writes that were posted to send a credit to the record's sender.
     pub(super) credits: u64,
 }
 
 /// The rings of records from all peers that send any.
 #[derive(Debug)]
 pub(super) struct RecordsIn {
-    /// Empty if there are no replies.
+    /// The ring of each peer that sends records; empty if the cluster has no replies.
     rings: Vec<Inbound>,
     /// Rings that seem to have a record, in the order in which they are read.
     due: VecDeque<usize>,
@@ -42,7 +42,7 @@ pub(super) struct RecordsIn {
     is_due: Vec<bool>,
     /// `true` if a credit is due that could not be sent.
     owed: bool,
-    /// The last record that was taken.
+    /// The last record that was read.
     record: Vec<u64>,
 }
 
@@ -92,8 +92,8 @@ impl RecordsIn {
         (due.len() > before, writes)
     }
 
-    /// Takes the next record, from the ring whose turn it is. Its [bytes](RecordsIn::bytes) are valid until the next
-    /// record is taken.
+    /// Reads the next record, from the ring whose turn it is. The record's [bytes](RecordsIn::bytes) are valid until
+    /// the next record is read.
     pub(super) fn take<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> Option<Taken> {
         for _ in 0..self.due.len() {
             let at = self.due.pop_front()?;
@@ -121,7 +121,7 @@ impl RecordsIn {
         None
     }
 
-    /// Returns the bytes of the record that was taken last.
+    /// Returns the payload of the record that was read last.
     pub(super) fn bytes(&self, taken: Taken) -> &[u8] {
         &self.record[HEADER_WORDS..].as_bytes()[..taken.bytes]
     }

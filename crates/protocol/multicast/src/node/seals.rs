@@ -3,7 +3,7 @@
 use stentor_fabric::seal::Seal;
 use stentor_fabric::{Mutant, ProcessId, SplitMix64};
 
-/// Derives the seals of one cluster's processes from the cluster's salt.
+/// The source of the seals of one cluster's processes, which follow from the cluster's salt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seals {
     salt: u64,

@@ -250,8 +250,10 @@ mod tests {
     use crate::message::Destination;
     use crate::{GroupId, Topology};
 
-    /// In a ring of 5 cells, whose last cell only takes overhanging records, a record in the fourth cell ends where the
-    /// next lap begins.
+    /// Returns a message whose header begins at `word`, and whose record has the ring positions from `start` to `end`.
+    ///
+    /// The tests use a ring of 5 cells. Its last cell holds only the ends of records that began before it. A record in
+    /// the fourth cell therefore ends where the next lap begins.
     fn mirrored(word: usize, start: u64, end: u64) -> Mirrored {
         Mirrored { groups: 1, bytes: 8, notify: false, word, start, end }
     }

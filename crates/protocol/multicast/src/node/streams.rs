@@ -51,7 +51,7 @@ impl Stream {
 ///   the new access, too.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// Indexed by process; `None` for processes outside the group.
+    /// The stream ring that each other member writes here, indexed by process; `None` for processes outside the group.
     inbound: Vec<Option<Stream>>,
     /// The member whose stream is read.
     pub(super) reads: Option<ProcessId>,

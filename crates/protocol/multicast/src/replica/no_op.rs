@@ -101,7 +101,7 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// Fills the gap in a client's slots if a majority lacks the message there.
+    /// Fills the gap in a client's slots if a majority lacks the message there. Returns whether the slot was filled.
     fn fill_gap(&mut self, client: ClientId) -> bool {
         let window = self.agreement.messages.window(client);
         let (slot, lacking) = (window.assigned, window.gap.lacking);
@@ -132,8 +132,8 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// Handles the report that a destination group has settled that a message is a no-op. A report of an ended history
-    /// of that group does not count: see `settling.rs`.
+    /// Handles another group's report that a majority of that group has processed the message as a no-op. A report of
+    /// an ended history of that group does not count: see `settling.rs`. Returns whether the message's slot was filled.
     pub(super) fn on_refused(&mut self, group: GroupId, verdict: Verdict) -> bool {
         if !self.agreement.ballots.is_known(group, verdict.ballot) {
             return false;

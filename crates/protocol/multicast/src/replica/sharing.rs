@@ -24,7 +24,7 @@ pub(super) struct Sharing {
     memory: u64,
     /// The client whose message was assigned last.
     last: Option<ClientId>,
-    /// Number of assignments until all clients except the last one count as idle.
+    /// Number of further assignments for `last` after which all other clients count as idle; 0 if they are idle.
     mixed: u64,
     clients: Vec<Sharer>,
     /// Clients that waited and whose shares have room now.
@@ -42,8 +42,8 @@ struct Sharer {
 impl Sharing {
     /// Smallest share, which is the number of records that a member reads from one ring in one step.
     ///
-    /// A leader that learns of decisions in each step has the next batch for its stream while the last one is
-    /// acknowledged.
+    /// A leader learns of decisions in each step. With a share of this size, it can write the next batch of entries to
+    /// its stream while the previous batch is being acknowledged.
     const LEAST: u32 = 64;
     /// Number of shares in a window. With long round trips, messages stay undecided for long. Operators then configure
     /// larger windows, and shares grow with the windows.

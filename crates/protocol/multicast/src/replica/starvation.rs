@@ -32,7 +32,7 @@ pub(super) struct Starvation {
     evident: bool,
     /// Number of processed entries when the evidence was found.
     counter: u64,
-    /// Ticks since then.
+    /// Number of ticks since the evidence was found.
     age: u8,
 }
 

@@ -1,4 +1,4 @@
-//! A process promises a ballot, loses its memory, and is taken in by a ballot that is not larger: by the same one,
+//! A process promises a ballot, loses its memory, and is admitted by a ballot that is not larger: by the same one,
 //! whose candidate had asked it, or by a smaller one, whose candidate was slow.
 
 use stentor_fabric::ProcessId;
@@ -51,10 +51,10 @@ fn forget(cluster: &mut Cluster, member: u16) {
 
 /// Two of three members hold a message in one ballot that they have promised, and its client dies. One of the two loses
 /// its memory while that ballot's candidate still waits for the promise of the other one, which was made before the
-/// message arrived. The member without memory is taken in by the same ballot, without the message. Then the other one
+/// message arrived. The member without memory is admitted by the same ballot, without the message. Then the other one
 /// loses its memory.
 #[test]
-fn message_held_in_a_promised_ballot_survives_being_taken_in_by_the_same_ballot() {
+fn message_held_in_a_promised_ballot_survives_admission_by_the_same_ballot() {
     let (candidate, first, second) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Mutant::None));
     cluster.campaign(candidate, None).expect("sound input");
@@ -68,7 +68,7 @@ fn message_held_in_a_promised_ballot_survives_being_taken_in_by_the_same_ballot(
     }
     forget(&mut cluster, first);
     rest(&mut cluster, |wire| !wire.touches(second));
-    // The promise from before.
+    // The promise that was made before the message arrived reaches the candidate now.
     take(&mut cluster, control(second, candidate));
     rest(&mut cluster, |wire| !wire.touches(second));
     for _ in 0..20 {
@@ -82,7 +82,7 @@ fn message_held_in_a_promised_ballot_survives_being_taken_in_by_the_same_ballot(
         (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
         rest(&mut cluster, |_| true);
     }
-    assert!(!replica(&cluster, first).is_joining(), "it is taken in again before the next one fails");
+    assert!(!replica(&cluster, first).is_joining(), "it is admitted again before the next one fails");
     forget(&mut cluster, second);
     for _ in 0..20 {
         (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
@@ -93,10 +93,10 @@ fn message_held_in_a_promised_ballot_survives_being_taken_in_by_the_same_ballot(
     assert_eq!(delivered, [1; 3], "two members held it");
 }
 
-/// One of three members promises a ballot, loses its memory, and is taken in by a smaller one that the third member
+/// One of three members promises a ballot, loses its memory, and is admitted by a smaller one that the third member
 /// promised before that ballot began. The member must not count in both ballots.
 #[test]
-fn process_that_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
+fn process_that_forgot_a_promise_is_not_admitted_by_a_smaller_ballot() {
     let (slow, forgets, fast) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
     cluster.campaign(slow, None).expect("sound input");
@@ -121,7 +121,7 @@ fn process_that_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
     assert_ne!(replica(&cluster, slow).ballot(), Ballot::NONE);
 }
 
-/// One of five members promises a ballot, loses its memory, and is taken in by a smaller ballot that began afterwards,
+/// One of five members promises a ballot, loses its memory, and is admitted by a smaller ballot that began afterwards,
 /// by promises of members that the larger ballot's candidate has not reached. The member must not count in both
 /// ballots. The promise of its previous life no longer counts, even where no other member has learnt from the process
 /// itself that this life is over.
@@ -179,7 +179,7 @@ fn is_synced(cluster: &Cluster, said: &[(Option<Ballot>, u64)]) -> bool {
 }
 
 /// Three of five members hold a message in a ballot that they have promised. One of them has forgotten its promise
-/// since, and was taken in by a smaller ballot. Possibly no later leader learns of this majority.
+/// since, and was admitted by a smaller ballot. Possibly no later leader learns of this majority.
 #[test]
 fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     let (away, late, forgets, leads, slow) = (0, 1, 2, 3, 4);
@@ -192,7 +192,7 @@ fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     }
     let mut said = vec![says(&cluster, slow), says(&cluster, forgets)];
     forget(&mut cluster, forgets);
-    // A smaller ballot takes it in.
+    // A smaller ballot admits the process.
     take(&mut cluster, control(forgets, leads));
     cluster.campaign(leads, None).expect("sound input");
     rest(&mut cluster, |wire| wire.joins(leads, away) || wire.joins(leads, late));

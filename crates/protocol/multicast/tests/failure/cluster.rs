@@ -243,7 +243,8 @@ impl Cluster {
         Ok(true)
     }
 
-    /// Makes a client multicast. If `until` is given, the client dies after writing to that many members.
+    /// Makes a client multicast. If `until` is given, the client dies after it has written to that many members.
+    /// Returns `false` if the client cannot multicast.
     pub(crate) fn submit(&mut self, client: u16, to: &[u16], until: Option<usize>) -> bool {
         let groups: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
         let Some(sender) = &mut self.senders[usize::from(client)] else { return false };
@@ -327,8 +328,8 @@ impl Cluster {
         self.note(|| format!("{id} to {to:?} is written to {reached:?} only"));
     }
 
-    /// Delivers to a member the hello of the process that follows a dead client. The process is then gradually let in.
-    /// Only `left` more of the dead client's messages arrive.
+    /// Delivers the hello of a dead client's successor to a member. The member then forwards the successor's request to
+    /// begin. Only `left` more of the dead client's messages arrive at the member.
     pub(crate) fn succeed(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("client {client} has a successor at {process}"));
@@ -380,8 +381,9 @@ impl Cluster {
         })
     }
 
-    /// Makes another process take over a client id. No member counts for that process before it is let in. Messages of
-    /// the previous process may become no-ops, except those that majorities held by now together with all earlier ones.
+    /// Makes another process take over a client id. No member counts for that process before the member knows its first
+    /// slot. Messages of the previous process may become no-ops, except messages that are already held by majorities,
+    /// together with all earlier ones.
     pub(crate) fn follow(&mut self, client: u16, life: u64) {
         let topology = self.topology.clone();
         let mut ids: Vec<MessageId> = self.sent.keys().filter(|id| id.client.0 == client).copied().collect();

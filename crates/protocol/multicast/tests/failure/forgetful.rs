@@ -2,9 +2,10 @@
 //! moment half of the connections are stalled, and the choice of that half changes. No two members deliver in different
 //! orders, and synced messages are delivered.
 //!
-//! These runs find the error that a ballot also takes in processes that asked after its campaign began (group of three,
-//! seed 7264). In 20 000 runs of each group they do not find the error that a promise of an earlier life counts:
-//! `amnesia` tests that, step by step. `STENTOR_FORGETFUL_RUNS` sets the number of runs of each group.
+//! These runs find the error that a ballot also admits processes that asked for admission after the ballot's campaign
+//! began (group of three, seed 7264). In 20 000 runs of each group they do not find the error that a promise of an
+//! earlier life counts. `amnesia` tests that error, step by step. `STENTOR_FORGETFUL_RUNS` sets the number of runs of
+//! each group.
 
 use std::collections::{HashMap, HashSet};
 

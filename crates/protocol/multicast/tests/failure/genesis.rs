@@ -60,7 +60,7 @@ fn finish(cluster: &mut Cluster) {
     for round in 0..60 {
         while cluster.net.filled().into_iter().any(|wire| cluster.take(wire, None).expect("sound input")) {}
         (0..members).for_each(|member| cluster.tick(member).expect("sound input"));
-        // A sound election: the first leader's life may be over.
+        // A correct election names another leader if the first leader's life is over.
         let leads = |member: u16| replica(cluster, member).is_leader() || replica(cluster, member).is_candidate();
         let ready = (0..members).find(|member| !replica(cluster, *member).is_joining());
         if let Some(member) = ready.filter(|_| round == 20 && !(0..members).any(leads)) {

@@ -9,7 +9,7 @@ use super::cluster::Cluster;
 use super::judge::{complete, safe};
 use super::net::Wire;
 
-/// Draws schedules and messages.
+/// A random generator that draws schedules and messages.
 pub(super) struct Random(SplitMix64);
 
 impl Random {
@@ -127,8 +127,8 @@ impl Run {
         }
     }
 
-    /// Makes a receiver process a message, if one is in flight to it. With `until`, the receiver crashes in the middle
-    /// of the resulting writes, if its group tolerates that.
+    /// Makes a receiver process a message, if one is in flight to it. Returns whether there was one. With `until`, the
+    /// receiver crashes in the middle of the resulting writes, if its group tolerates the crash.
     pub(super) fn take(&mut self, until: Option<usize>) -> Result<bool, String> {
         let mut filled = self.cluster.net.filled();
         while !filled.is_empty() {

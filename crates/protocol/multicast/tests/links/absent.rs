@@ -25,7 +25,8 @@ fn bed(seed: u64) -> Bed {
 }
 
 impl Bed {
-    /// The client is partitioned from the second group and multicasts, first to that group, then to both.
+    /// Partitions the client from the second group, and multicasts a message to that group and then one to both groups.
+    /// Returns their ids.
     fn leave_a_gap(&mut self, cut_ns: u64) -> [MessageId; 2] {
         for member in GROUP {
             self.cut(member, CLIENT, cut_ns);

@@ -14,13 +14,13 @@ const LATE_NS: u64 = 6_000_000;
 const PACE_NS: u64 = 20_000;
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-/// One write in forty is late, and writes posted after it overtake it.
+/// Returns a network on which one write in forty is late, and is overtaken by writes that were posted after it.
 fn network() -> NetworkModel {
     let propagation = Delay::between(600, 1_200).with_tail(25_000, LATE_NS);
     NetworkModel { ordered_writes: false, propagation, ..NetworkModel::calm() }
 }
 
-/// A lap has 16 cache lines.
+/// Returns limits with which a lap of the client's ring has 16 cache lines.
 fn limits() -> Limits {
     Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096, ..Limits::default() }
 }

@@ -214,7 +214,7 @@ impl Bed {
         Ok(submitted.id)
     }
 
-    /// Makes a member order a time entry.
+    /// Makes a member order a time entry. Returns the entry's id, or `None` if the member orders none.
     pub(crate) fn order_time(&mut self, member: usize, not_before: u64) -> Option<MessageId> {
         let (delivered, handed) = (&mut self.delivered[member], &mut self.handed[member]);
         let (described, room) = (&mut self.described[member], &mut self.room[member]);
@@ -240,7 +240,7 @@ impl Bed {
         sent
     }
 
-    /// Makes a member send a peer message.
+    /// Makes a member send a peer message of its caller. Returns whether the member accepted the message.
     pub(crate) fn letter(&mut self, from: u16, to: u16, words: &[u64], tail: &[u8]) -> bool {
         self.world.wake_at(ProcessId(from), self.world.now_ns());
         self.members[usize::from(from)].send_foreign(ProcessId(to), words, tail)

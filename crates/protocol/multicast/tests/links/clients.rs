@@ -134,7 +134,7 @@ fn client_id_is_crowded_when_too_many_processes_follow_each_other_while_a_group_
 /// A member that restarted does not know where a new client begins until it has its group's state, and the client does
 /// not count it. With the state it gets the messages that were multicast meanwhile.
 #[test]
-fn a_member_that_is_not_taken_in_yet_does_not_count_for_a_new_client() {
+fn a_member_that_is_not_admitted_yet_does_not_count_for_a_new_client() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
     for other in [0, 1] {
@@ -252,8 +252,8 @@ fn returned_member_counts_again_for_a_clients_window() {
     // link.
     bed.cut(1, 3, RECONNECTED_NS);
     assert!(submit(&mut bed, 80) > 60, "two of three go on");
-    // The follower that missed messages is back. It counts when it has delivered everything that is free, and delays
-    // nobody before.
+    // The follower that missed messages is back. It counts for flow control only after it has delivered all freed
+    // messages, and does not delay the client before that.
     bed.run(3 * RECONNECTED_NS);
     let before = submit(&mut bed, 1);
     let count = submit(&mut bed, 40);

@@ -77,7 +77,7 @@ fn forwarded_messages_are_described_as_they_were_multicast() {
     bed.run(RECONNECTED_NS);
     let mut sent = Vec::new();
     for _ in 0..4 {
-        // A longer sequence would make it get the others' state.
+        // If more messages were sent at a time, member 2 would receive the others' state instead of the messages.
         sent.extend(bed.send_described(6));
         bed.run(10 * RECONNECTED_NS);
     }

@@ -71,7 +71,7 @@ fn follower_takes_over_and_the_old_leader_rejoins() {
             bed.run(8 * RECONNECTED_NS);
             sent.extend(bed.load(&[0], 10));
             bed.run(3 * RECONNECTED_NS);
-            assert!(!bed.members[old].replica().is_joining(), "{why}: it is taken in");
+            assert!(!bed.members[old].replica().is_joining(), "{why}: it is admitted");
             bed.agree(&[0, 1, 2], &sent, &why);
         }
     }
@@ -83,7 +83,7 @@ fn messages_to_two_groups_survive_both_leaders() {
         let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
         let mut sent = bed.load(&[0, 1], 30);
-        // Some are in flight.
+        // Some of these messages are still in flight when the leaders crash.
         sent.extend(bed.load(&[0, 1], 8));
         bed.run(SETTLED_NS / 10);
         bed.crash(0);

@@ -65,7 +65,7 @@ fn connections_cut_under_load_reconnect_and_records_stay_intact() {
                 );
                 bed.run(2_000);
             }
-            // Most of them are too short to break a queue pair.
+            // Most partitions are too short to break a queue pair.
             let (a, b) = pairs[(round % 5) as usize];
             bed.cut(a, b, if round % 4 == 3 { 2_500_000 } else { 300_000 });
         }
@@ -143,9 +143,9 @@ fn a_client_that_comes_before_its_group_is_founded_waits_for_that() {
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1));
 }
 
-/// The clock was set back, and only one member had learnt of the earlier process of this id: the others took in the
-/// next one under a smaller life. When they learn of the larger one, they cannot decide which process came last. The
-/// process stops, and the next one of this id is taken in.
+/// The clock was set back, and only one member knew the earlier process of this id. The other members admitted the
+/// second process, which has a smaller life. When they learn of the larger life, they cannot decide which process
+/// started last. The second process stops, and a third process of this id is admitted.
 #[test]
 fn member_whose_group_remembers_a_later_process_of_its_id_stops() {
     let mut bed = Bed::new(&[5], 1, limits(), NetworkModel::calm(), 1);

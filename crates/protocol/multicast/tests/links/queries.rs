@@ -12,7 +12,7 @@ const MEMBERS: u16 = 3;
 /// Process id of the first client.
 const CLIENT: u16 = MEMBERS;
 
-/// Rings that have room for two of the longest records.
+/// Returns limits with which each ring has room for two of the longest records.
 fn small() -> Limits {
     Limits { reply_bytes: 300, reply_ring_bytes: 0, ..limits() }
 }

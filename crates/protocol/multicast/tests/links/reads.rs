@@ -100,7 +100,7 @@ fn one_follower_is_enough_and_none_is_not() {
 fn stale_leader(mutant: Mutant) -> (bool, bool) {
     let mut bed = connected(&[3], mutant);
     let long = 8 * RECONNECTED_NS;
-    // Another client continues with the others; the first one has nothing in flight.
+    // The second client continues with the other two members. The first client has nothing in flight.
     for other in [1, 2, CLIENT + 1] {
         bed.cut(0, other, long);
     }
@@ -169,7 +169,7 @@ fn restarted_member_counts_when_it_has_the_ballot() {
     let early = bed.members[0].confirm();
     bed.run(4 * RECONNECTED_NS);
     assert!(early.is_none_or(|round| !bed.is_confirmed(0, round)), "its memory is lost");
-    assert!(!bed.members[1].replica().is_joining(), "it has been taken in");
+    assert!(!bed.members[1].replica().is_joining(), "it has been admitted");
     let leader = (0..2).find(|member| bed.leads(*member)).expect("one leads");
     bed.world.crash(ProcessId(2));
     bed.run(RECONNECTED_NS);

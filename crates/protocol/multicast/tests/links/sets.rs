@@ -20,7 +20,7 @@ fn network() -> NetworkModel {
     NetworkModel { hardware_multicast: true, late_copy_ns: LATE_NS, set_grace_ns: 2 * LATE_NS, ..NetworkModel::calm() }
 }
 
-/// A lap has 16 cache lines, so at most 16 lines are ever kept.
+/// Returns limits with which a lap of the client's ring has 16 cache lines, so that at most 16 lines are ever kept.
 fn limits() -> Limits {
     Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096, ..Limits::default() }
 }
@@ -49,7 +49,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
         Ok::<(), SubmitError>(())
     };
     bed.world.cut(ProcessId(CLIENT), ProcessId(AWAY));
-    // The network does not report the end of the set to that member, either.
+    // The network does not report the end of the set to the partitioned member.
     bed.world.cut_one_way(ProcessId(AWAY), ProcessId(AWAY));
     submit(&mut bed).expect("all are connected");
     bed.run(RECONNECTED_NS);

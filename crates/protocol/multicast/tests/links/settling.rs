@@ -38,7 +38,8 @@ fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     };
     sent(&mut bed, &[0, 1, 2]);
     bed.run(2 * RECONNECTED_NS);
-    // The acknowledgements of its followers reach no survivor, or some of them are lost.
+    // In half of the runs, the survivors receive no acknowledgement from the lost group's followers. In the other runs,
+    // about two thirds of the connections between survivors and the lost group's members are cut.
     let led = random.below(2) == 0;
     for (survivor, member) in (0..survivors).flat_map(|survivor| lost.clone().map(move |member| (survivor, member))) {
         if if led { member != lost.start } else { random.below(3) < 2 } {
@@ -59,7 +60,7 @@ fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     bed.run(40 * RECONNECTED_NS);
     reset(&mut bed, lost.end - 1, !remembers, &why);
     bed.run(random.below(RECONNECTED_NS / 2));
-    // Another group is lost after it.
+    // In a quarter of the runs, a second group is lost afterwards.
     let both = random.below(4) == 0;
     if both {
         (3..survivors).for_each(|member| bed.restart_member(member));

@@ -8,7 +8,7 @@ use stentor_multicast::{GroupId, Hindrance, Incarnation, Limits, MessageId, Muta
 
 use crate::bed::{Bed, RECONNECTED_NS};
 
-/// Time for which a member that frees nothing is waited for, if there is room.
+/// Time for which other processes wait for a member that frees nothing, if their rings have room.
 const LAG: Duration = Duration::from_millis(100);
 /// Time for which processes are stalled: several windows and rings of messages.
 const STOPPED_NS: u64 = 400_000_000;
@@ -247,7 +247,8 @@ fn expelled_process_still_remembers_its_group_and_others() {
     }
     run.bed.run(100 * RECONNECTED_NS);
     assert!([0, 1, 3].into_iter().all(|member| run.bed.members[member].replica().is_joining()), "it is back");
-    // The others learnt of the group from it, and remember that once they begin.
+    // The other members learnt of the group from this process. They would remember the group, so they are restarted,
+    // too.
     (0..4).for_each(|member| run.bed.restart_member(member));
     run.bed.restart_client(0);
     run.bed.run(20 * RECONNECTED_NS);

@@ -37,7 +37,8 @@ fn idle_group_delivers_time_entries_at_all_members_under_any_leader() {
         // Orders more than a window of time entries, without a client that grants credits.
         let mut ordered = order(&mut bed, 0, 40);
         assert_eq!(bed.order_time(1, 0), None, "it does not lead");
-        // One may be in flight when the leader dies. Its successor repeats it, or reuses its name.
+        // A time entry may be in flight when the leader dies. The leader's successor repeats the entry, or reuses its
+        // name.
         bed.crash(0);
         bed.run(RECONNECTED_NS);
         bed.members[1].campaign().expect("it is a member");
@@ -47,7 +48,7 @@ fn idle_group_delivers_time_entries_at_all_members_under_any_leader() {
         ordered.extend(after);
         bed.run(3 * RECONNECTED_NS);
         bed.agree(&[1, 2], &ordered, &format!("seed {seed}"));
-        // A member that restarts gets them with the application's state.
+        // A member that restarts receives these entries with the application's state.
         bed.restart_member(0);
         bed.run(8 * RECONNECTED_NS);
         let leader = (0..3).find(|member| bed.members[*member].replica().is_leader()).expect("one leads");

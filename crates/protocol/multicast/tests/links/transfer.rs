@@ -446,7 +446,7 @@ fn refounded_group_forgets_the_state_of_an_unfinished_transfer() {
         assert!(bed.members[2].replica().is_joining() && bed.members[2].applied() > 0, "seed {seed}");
         bed.restart_member(0);
         bed.restart_member(1);
-        // The client would remember the group.
+        // The client is restarted, too, because it would remember the group.
         bed.restart_client(0);
         bed.run(40 * RECONNECTED_NS);
         assert!(bed.members.iter().all(|member| !member.replica().is_joining()), "seed {seed}");

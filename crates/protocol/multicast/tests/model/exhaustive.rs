@@ -118,8 +118,8 @@ fn real_time_order_does_not_reach_over_three_groups() {
     failures.for_each(|property| assert!(checker.discovery(property.name).is_none(), "{name}: {}", property.name));
 }
 
-/// Two messages of one session, and between them two messages of other clients that could reverse the order: a → {2}, b
-/// → {0} after a is delivered, c1 → {0, 1}, c2 → {1, 2}.
+/// Returns a scenario with two messages of one session, and two messages of other clients that could reverse their
+/// order: a → {2}, b → {0} after a is delivered, c1 → {0, 1}, c2 → {1, 2}.
 pub(crate) fn sessions(sizes: &[usize]) -> Scenario {
     Scenario::new(sizes, &[(0, &[2]), (1, &[0, 1]), (2, &[1, 2]), (0, &[0])]).late(3).after(3, 0)
 }
@@ -130,8 +130,8 @@ fn message_that_names_a_delivered_time_follows_it_over_three_groups() {
     verify(Scenario::new(&[1, 1, 1], &[(0, &[1, 2]), (1, &[0, 1]), (2, &[0])]).late(2).after(2, 0), 100);
 }
 
-/// Shares of one message, and two clients whose second messages go to both groups. At each group the other client's
-/// second message may arrive first, and precede this client's first message.
+/// Returns a scenario with shares of one message, and with two clients whose second messages go to both groups. At each
+/// group, one client's second message may arrive before the other client's first message, and precede it.
 pub(crate) fn shares(sizes: &[usize]) -> Scenario {
     let (zero, one, both): (&[u16], &[u16], &[u16]) = (&[0], &[1], &[0, 1]);
     Scenario::new(sizes, &[(0, zero), (0, both), (1, one), (1, both)]).window(4).share(1)

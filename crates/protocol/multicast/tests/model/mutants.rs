@@ -29,8 +29,8 @@ fn finds(mutant: Mutant, scenario: Scenario, property: (Flaws, &'static str)) {
     say(&format!("{name}: found after {states} states, in {steps} steps: {}; {logs:?}", property.1));
 }
 
-/// Clocks that differ: group 1 is one ahead when the message to `BOTH` arrives; group 0 gets its own message at any
-/// time.
+/// Returns a scenario in which the groups' clocks differ. Group 1 is one ahead when the message to `BOTH` arrives.
+/// Group 0 receives a message of its own at any time.
 fn clocks_apart(sizes: &[usize]) -> Scenario {
     Scenario::new(sizes, &[(0, ONE), (1, BOTH), (2, ZERO)]).late(2)
 }

@@ -63,8 +63,8 @@ fn votes_in_different_ballots_of_a_group_do_not_add_up() {
     assert_eq!(third_voter, Ok(vec![delivery(1, 0, 7, 1, 1)]), "three of five in ballot 2");
 }
 
-/// Acknowledgements of the own group in a ballot whose state is not installed here do not count: that ballot may have
-/// ordered another message before.
+/// Acknowledgements of the member's own group in a ballot whose state is not installed here do not count: that ballot
+/// may have ordered another message before.
 #[test]
 fn a_newer_ballot_of_the_own_group_counts_only_when_it_is_installed() {
     let mut follower = Process::new(&[5], 1, Variant::V2);

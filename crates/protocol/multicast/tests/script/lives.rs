@@ -26,7 +26,7 @@ fn state(lives: [u64; 5]) -> State {
     }
 }
 
-/// Returns the requests of a process to all others of five to be taken in.
+/// Returns the requests for admission that a process sends to the other four of five members.
 fn asks_as(me: u16, incarnation: u64) -> Vec<Effect> {
     let others = (0..5).filter(|to| *to != me);
     others.map(|to| Effect::PeerMessage { to, message: PeerMessage::Join { life: incarnation } }).collect()
@@ -67,7 +67,7 @@ fn promise_counts_although_others_know_only_earlier_lives_of_its_sender() {
 
 /// A majority had promised, but one of them has restarted before the candidate has all messages that it needs.
 #[test]
-fn promise_stops_counting_when_its_sender_asks_to_be_taken_in() {
+fn promise_stops_counting_when_its_sender_asks_for_admission() {
     for asks in [false, true] {
         let (mut candidate, ballot) = candidate();
         let held = ClientState { held: vec![(0, 1)], ..ClientState::default() };
@@ -86,10 +86,10 @@ fn promise_stops_counting_when_its_sender_asks_to_be_taken_in() {
     }
 }
 
-/// A process that asked to be taken in while a ballot was prepared is taken in by the next one, at once. A late message
-/// from an earlier life of the member does not change that.
+/// A process asks to be admitted while a ballot is being prepared. The next ballot, which follows at once, admits the
+/// process. A late message from an earlier life of the member does not change that.
 #[test]
-fn request_to_be_taken_in_survives_a_promise_of_an_earlier_life() {
+fn request_for_admission_survives_a_promise_of_an_earlier_life() {
     let (mut candidate, ballot) = candidate();
     candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("sound");
     let promise = |lives| PeerMessage::Promise { ballot, state: state(lives) };
@@ -100,14 +100,14 @@ fn request_to_be_taken_in_survives_a_promise_of_an_earlier_life() {
 }
 
 #[test]
-fn request_to_be_taken_in_survives_the_admission_of_an_earlier_life() {
+fn request_for_admission_survives_the_admission_of_an_earlier_life() {
     let mut candidate = Process::new(FIVE, 4, Variant::V2);
     candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("sound");
     let ballot = candidate.campaign();
     for from in [2, 3] {
         candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state([0, 5, 0, 0, 0]) }).expect("sound");
     }
-    // The fifth life is taken in by this ballot, and ends.
+    // This ballot admits life 5, which then ends.
     candidate.peer_message(1, &PeerMessage::Join { life: 9 }).expect("sound");
     assert_eq!(candidate.peer_message(1, &PeerMessage::Installed { ballot }), Ok(Vec::new()));
     assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 9, 0, 0, 0]));
@@ -220,7 +220,7 @@ fn an_earlier_life_installs_no_state_that_names_a_later_one() {
 
 /// The leader has learnt of the other process after it took this one in.
 #[test]
-fn process_taken_in_by_a_leader_that_knows_a_larger_life_asks_again_with_another() {
+fn process_admitted_by_a_leader_that_knows_a_larger_life_asks_again_with_another() {
     let mut returns = Process::started_at(FIVE, 1, 3);
     let (ballot, admits) = (Ballot::new(3, ProcessId(0)), vec![Joiner { process: ProcessId(1), life: 3 }]);
     let state = state([0, 9, 0, 0, 0]);
@@ -237,7 +237,7 @@ fn two_processes_that_learn_of_the_same_earlier_life_adopt_different_lives() {
     let [mut second, mut third] = [2, 3].map(|incarnation| Process::started_at(FIVE, 1, incarnation));
     assert_eq!(second.peer_message(0, &elder), Ok(asks_as(1, HALF + 2)));
     assert_eq!(third.peer_message(0, &elder), Ok(asks_as(1, HALF + 3)));
-    // A ballot took in the second process, and its leader's message is late. That leader may rely on information that
+    // A ballot admitted the second process, and its leader's message is late. That leader may rely on information that
     // the third process has forgotten.
     let ballot = Ballot::new(3, ProcessId(0));
     let install = |life| {

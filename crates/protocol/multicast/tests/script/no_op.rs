@@ -9,12 +9,12 @@ use super::process::{Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
 
 const GENERATION: u64 = 1 << stentor_multicast::MessageId::GENERATION_BITS;
 
-/// Client 0's slot.
+/// Returns a reference to a slot of client 0 in the ballot of this leader.
 fn slot_ref(slot: u64, leader: u16) -> SlotRef {
     SlotRef { client: ClientId(0), slot, ballot: led_by(leader), generation: 0 }
 }
 
-/// The time that a leader waits before it looks for a missing message.
+/// Returns the number of ticks that a leader waits before it looks for a missing message.
 fn retry_ticks() -> u32 {
     4 * u32::from(ReplicaConfig::RETRY_TICKS)
 }

@@ -396,7 +396,7 @@ fn process_keeps_a_state_of_the_reset_that_it_promised() {
 /// A process without memory has learnt of an incarnation. If it gets a state of that incarnation, nothing was given up;
 /// if the state is of a later one, a reset happened in between.
 #[test]
-fn member_that_promised_nothing_distinguishes_a_reset_from_being_taken_in() {
+fn member_that_promised_nothing_distinguishes_a_reset_from_an_admission() {
     for (incarnation, reset) in [(FIRST, false), (TAKEN, true)] {
         let mut process = Process::joining(GROUPS, 1);
         process.replica.on_greeting(ProcessId(3), FIRST, FIRST).expect("no contradiction");
@@ -414,14 +414,14 @@ fn drops(effects: &[Effect]) -> usize {
     effects.iter().filter(|effect| matches!(effect, Effect::Dropped { slot: 0, sequence: 1 })).count()
 }
 
-/// Clients wrote to a process that was without memory when its group was reset. It has promised nothing, and is taken
-/// in later. The messages that it holds belong to the old history. A client whose generations start from the beginning
-/// again may reuse the ids.
+/// Clients wrote to a process that was without memory when its group was reset. The process has promised nothing, and
+/// is admitted later. The messages that it holds belong to the old history. A client whose generations start from the
+/// beginning again may reuse the ids.
 #[test]
-fn process_taken_in_by_a_new_history_drops_messages_held_before() {
+fn process_admitted_by_a_new_history_drops_messages_held_before() {
     for (incarnation, forgets) in [(FIRST, false), (TAKEN, true)] {
         let mut process = Process::joining(GROUPS, 1);
-        process.message(0, 1, &[(0, 0)]).expect("it comes before it is taken in");
+        process.message(0, 1, &[(0, 0)]).expect("the message arrives before the process is admitted");
         let ballot = Ballot::new_in(incarnation.number, 2, ProcessId(0));
         let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
         let state = of(incarnation, &[(incarnation, 0)], ballot);

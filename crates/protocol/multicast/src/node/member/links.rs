@@ -167,7 +167,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Informs the state machine of members whose links came up, so that it sends them the messages and items that they
-    /// lack.
+    /// lack. Returns whether there were any such members.
     pub(super) fn meet_peers<A: Application>(&mut self, app: &mut A) -> bool {
         let any = !self.recovery.fresh.is_empty();
         while let Some(process) = self.recovery.fresh.pop() {

@@ -382,7 +382,7 @@ impl<F: Fabric> Member<F> {
         self.streams.grant(&mut self.fabric, to);
     }
 
-    /// Performs the deferred operation, if the fence holds.
+    /// Performs the operation that waits for the fence, if the fence holds. Returns whether it was performed.
     fn go_on_fencing<A: Application>(&mut self, app: &mut A) -> bool {
         let leader = match &self.recovery.fencing {
             Some(Fencing::PeerMessage(letter, _)) => letter.fences().map(Ballot::leader),
@@ -511,7 +511,8 @@ impl<F: Fabric> Member<F> {
         self.send_letter(to, words, &[]);
     }
 
-    /// Handles a client's message, header and payload, that another member forwarded.
+    /// Handles a client's message that another member forwarded. `words` holds the header and the payload. Returns
+    /// `None` if the message is invalid.
     fn take_forwarded<A: Application>(&mut self, client: ClientId, words: &[u64], app: &mut A) -> Option<()> {
         let at = usize::from(client.0);
         let longest = self.bodies.get(at)?.ring.reader.geometry().max_payload().next_multiple_of(8);
@@ -526,7 +527,8 @@ impl<F: Fabric> Member<F> {
         }
         let slot = match self.replica.admit(client, &header) {
             Ok(Some(slot)) => slot,
-            // The message is held or delivered here; or this member lags, and asks for it again when it has room.
+            // The message is held or delivered here. Or this member lags, and requests the message again when it has
+            // room.
             Ok(None) | Err(Rejected::BeyondWindow { .. }) => return Some(()),
             Err(_) => return None,
         };

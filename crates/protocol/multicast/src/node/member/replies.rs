@@ -26,7 +26,7 @@ pub struct Query<'a> {
 /// The reply rings, and the clients that connected recently.
 #[derive(Debug)]
 pub(super) struct Replies {
-    /// Indexed by client; empty if the cluster has no replies.
+    /// The reply ring of each client, indexed by client; empty if the cluster has no replies.
     rings: RecordsOut,
     /// Indexed by client: life of the process that sent the last hello.
     lives: Vec<Option<u64>>,

@@ -107,7 +107,7 @@ impl<F: Fabric> Member<F> {
         let sync = header.sync;
         let slot = match self.replica.admit(client, &header) {
             Ok(Some(slot)) => slot,
-            // Held already, or delivered.
+            // The message is already held or delivered.
             Ok(None) => {
                 self.note_held(client, sync);
                 self.outputs.counts.held_already += 1;
@@ -127,7 +127,7 @@ impl<F: Fabric> Member<F> {
         let (groups, bytes, notify) = (header.groups(), header.payload_bytes, header.notify);
         let message = Mirrored { groups, bytes, notify, word: first, start: record.start, end: record.end };
         self.stores[at].put_mirrored(slot, &message);
-        // Decoded again, because the effects read the stores, too.
+        // The header is decoded again, because its first borrow of the stores had to end before the message was stored.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
         let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app };
         let done = self.replica.on_message(client, &header, &mut out);

@@ -376,7 +376,7 @@ impl<F: Fabric> Member<F> {
         let (to, promised) = (outgoing.to, self.replica.promised());
         let ballot = if promised.leader() == to { promised } else { self.replica.ballot() };
         let behind = PeerMessage::Behind { ballot, snapshot: true };
-        // Handled like another request of the receiver, so that the state machine sends its current state.
+        // The state machine receives another `Behind` of the receiver, and therefore sends its current state.
         let done = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
         if done.is_err() || !self.outputs.sends_state(to) {
             // This member is itself a candidate.
@@ -478,7 +478,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Joins a transfer whose first piece arrived, unless another transfer makes progress or the application is already
-    /// ahead of its state.
+    /// ahead of the transferred state. Returns whether this member has joined.
     fn begin_incoming<A: Application>(&mut self, from: ProcessId, first: &TransferLetter<'_>, app: &mut A) -> bool {
         if first.number != 1 {
             return false;

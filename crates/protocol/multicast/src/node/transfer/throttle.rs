@@ -1,6 +1,6 @@
 //! Slows clients down while a receiver catches up.
 
-/// Limits the deliveries that a donor credits to clients until the next tick.
+/// The limit of the deliveries that a donor credits to clients until the next tick.
 ///
 /// # States
 /// *free* → *slowing* → *free*. Withheld credits are sent later, so no credit is lost.

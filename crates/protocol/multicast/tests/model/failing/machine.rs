@@ -140,8 +140,8 @@ impl Machine {
         state.flaws |= self.context.judge(&members);
     }
 
-    /// Runs a step of one member, unless it must wait: updates the member's state and appends its writes to the
-    /// channels.
+    /// Runs a step of one member: updates the member's state and appends its writes to the channels. Returns `false` if
+    /// the step must wait.
     fn run(&self, store: &mut Store, state: &mut Cluster, process: u16, cause: Cause) -> bool {
         let member = usize::from(process);
         let Some(outcome) = store.outcome(&self.context, state.numbers[member], cause) else { return false };

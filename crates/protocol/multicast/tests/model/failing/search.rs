@@ -10,7 +10,7 @@ use super::member::Context;
 use crate::scenario::Scenario;
 use crate::{asked, say};
 
-/// Limit of steps for a search that need not be complete.
+/// Returns the limit of a search that need not be complete, which is given in millions of steps.
 fn millions(millions: usize) -> Option<usize> {
     Some(millions * 1_000_000)
 }
