@@ -107,7 +107,7 @@ impl<F: Fabric> Liar<F> {
         &self.told
     }
 
-    /// Counts a violation if it was performed.
+    /// Counts the violation if `told` is `true`, which means that it was performed. Returns `told`.
     fn lied(&mut self, name: &str, told: bool) -> bool {
         if told {
             self.told.once(name);
@@ -165,7 +165,7 @@ impl<F: Fabric> Liar<F> {
         told && !matches!(name, "own-host" | "host")
     }
 
-    /// Sends the next index to a peer, with one of two values.
+    /// Sends the next index to a peer, with one of two values. Returns whether anything was sent or omitted.
     fn send_next(&mut self, peer: ProcessId, chance: u64) -> bool {
         let index = self.next[peer.index()];
         let window = u64::from(self.node.config().window);
@@ -254,13 +254,14 @@ impl<F: Fabric> Liar<F> {
         link.write(&mut end.fabric, source, RemoteSpan { region, offset }, None)
     }
 
-    /// Writes beyond the end of its region, which must break the queue pair. A fabric that permits the write violates
-    /// its contract.
+    /// Writes beyond the end of the liar's region at a peer, which must break the queue pair. A fabric that permits the
+    /// write violates its contract. Returns whether the WRITE was posted.
     fn kill(&mut self, peer: ProcessId) -> bool {
         peer != self.node.me() && self.write(peer, NEB_BROADCAST, self.node.end.layout.broadcast_bytes(), &[7; 8])
     }
 
-    /// Erases registers that other processes wrote at this host, and that others read here.
+    /// Erases registers that other processes wrote at the liar's host, and that others read there. Returns `false` in
+    /// mode `all`, which has no such registers.
     fn forge_host(&mut self, stream: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let end = &self.node.end;
         if end.config.mode == Mode::All {
@@ -274,7 +275,8 @@ impl<F: Fabric> Liar<F> {
         true
     }
 
-    /// Writes another value into its register for an index that others read now, at one host.
+    /// Writes another value into the liar's register for an index that other processes read now, at one host. Returns
+    /// whether the register was written.
     fn forge_register(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let config = *self.node.config();
         let me = self.node.me();
@@ -299,7 +301,7 @@ impl<F: Fabric> Liar<F> {
             return true;
         }
         if config.signed && chance().is_multiple_of(4) {
-            // Writes the same record into one of the proofs that registers may be reused.
+            // Writes the record over one of the proofs that registers may be reused.
             let offset = layout.proof_offset(stream, chance() & 1);
             return self.write(host, neb_registers(me), offset, &record);
         }
@@ -336,7 +338,7 @@ impl<F: Fabric> Liar<F> {
         told
     }
 
-    /// Seals its registers of a stream again at one host, one lap later, as if the slots had been reused.
+    /// Seals the liar's registers of a stream again at one host, one lap later, as if the slots had been reused.
     fn age_registers(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let (config, me, layout) = (*self.node.config(), self.node.me(), self.node.end.layout);
         let stream = ProcessId((chance() % config.processes as u64) as u16);

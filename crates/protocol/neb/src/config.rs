@@ -86,13 +86,13 @@ pub enum ConfigError {
     /// There are too few processes for the fault model.
     #[error("{mode} with f = {faults} needs {need}; there are n = {processes} processes: {remedy}")]
     TooFew {
-        /// Mode.
+        /// Configured mode.
         mode: Mode,
-        /// f.
+        /// Configured number of faulty processes, `f`.
         faults: usize,
         /// Required number of processes, as a formula.
         need: String,
-        /// n.
+        /// Configured number of processes, `n`.
         processes: usize,
         /// Advice for the user.
         remedy: String,

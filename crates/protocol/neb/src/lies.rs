@@ -3,34 +3,37 @@
 /// Violations that a liar performs. Otherwise it behaves as a correct process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lies {
-    /// Sends one value to some processes and another to others.
+    /// `true` to send one value to some processes and another value to the others.
     pub two_values: bool,
-    /// Overwrites the broadcast buffer with another value.
+    /// `true` to overwrite the broadcast buffer with another value.
     pub rewrite: bool,
-    /// Breaks its queue pairs to chosen victims by writing outside its region, which must be refused.
+    /// `true` to write outside the liar's region at chosen victims. The fabric must refuse this, which breaks the queue
+    /// pair.
     pub kill: bool,
-    /// Writes half of a slot, and the rest later or never.
+    /// `true` to write half of a slot, and the rest later or never.
     pub half: bool,
-    /// Writes records of old laps again.
+    /// `true` to write records of old laps again.
     pub old_laps: bool,
-    /// Exceeds the window that other processes have freed.
+    /// `true` to exceed the window that other processes have freed.
     pub overrun: bool,
-    /// Shows registers at its own host that differ from what other processes wrote there, for its own stream.
+    /// `true` to show registers at the liar's host that differ from what other processes wrote there, for the liar's
+    /// stream.
     pub own_host: bool,
-    /// Shows registers at its own host that differ from what other processes wrote there, for the streams of all
-    /// senders.
+    /// `true` to show registers at the liar's host that differ from what other processes wrote there, for the streams
+    /// of all senders.
     pub host: bool,
-    /// Writes garbage into its registers: other values, different values at different hosts, and invalid records.
+    /// `true` to write garbage into the liar's registers: other values, different values at different hosts, and
+    /// invalid records.
     pub garbage: bool,
-    /// Leaves its registers torn and claims that it is reusing them.
+    /// `true` to leave the liar's registers torn, and to claim that the liar is reusing them.
     pub torn: bool,
-    /// Shows old values of other senders as if they were of later laps.
+    /// `true` to show old values of other senders as if they were of later laps.
     pub later_laps: bool,
-    /// Writes the value of the next index into a slot, or omits an index.
+    /// `true` to write the value of the next index into a slot, or to omit an index.
     pub gap: bool,
-    /// Writes values that exceed the agreed length.
+    /// `true` to write values that exceed the agreed length.
     pub too_long: bool,
-    /// Does nothing that a correct process does.
+    /// `true` to do nothing that a correct process does.
     pub silent: bool,
 }
 

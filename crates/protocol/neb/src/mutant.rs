@@ -35,7 +35,7 @@ mutants! {
     OutOfOrder, "out-of-order", "B4";
     /// The application's key is used as the index.
     KeyIsIndex, "key-is-index", "B2";
-    /// Registers are read before the own register is complete.
+    /// A process reads registers before its own register is complete.
     ReadBeforePublish, "read-before-publish", "B1";
     /// The local replica is read with the processor's loads.
     OwnReplicaByLoad, "own-replica-by-load", "B1";

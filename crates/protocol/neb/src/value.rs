@@ -46,9 +46,9 @@ pub enum Refused {
     /// The sender has not signed the value for this cluster and index.
     #[error("the signature of index {index} is not {sender}'s: another key or another cluster")]
     Signature {
-        /// Sender.
+        /// Sender of the stream.
         sender: ProcessId,
-        /// Index.
+        /// Index of the value.
         index: u64,
     },
 }

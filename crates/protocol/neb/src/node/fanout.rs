@@ -37,8 +37,8 @@ use super::NodeError;
 use super::peer::SEND_DEPTH;
 use crate::{Config, Mutant, mutant};
 
-/// Joins the fan-out sets of a broadcast, if the network makes copies and the processes fit into a set: the own set,
-/// and those of the other senders.
+/// Joins the fan-out sets of a broadcast, if the network makes copies and the processes fit into a set. Returns this
+/// process's set, and those of the other senders.
 pub(super) fn join<F: Fabric>(
     fabric: &mut F,
     config: &Config,

@@ -147,8 +147,8 @@ impl<F: Fabric> Node<F> {
         Ok(index)
     }
 
-    /// Enqueues a broadcast like [`broadcast`](Node::broadcast), which is posted with the next [`step`](Node::step),
-    /// together with earlier ones. For callers that have several payloads.
+    /// Enqueues a broadcast, which the next [`step`](Node::step) posts together with earlier ones. A caller with
+    /// several payloads uses this instead of [`broadcast`](Node::broadcast). Returns the broadcast's index.
     ///
     /// # Errors
     /// See [`BroadcastError`].
@@ -177,9 +177,10 @@ impl<F: Fabric> Node<F> {
         Ok(index)
     }
 
-    /// Returns whether a broadcast at this time would not be refused as [`BroadcastError::Full`]. For callers that
-    /// record a broadcast before it is posted; its index will be [`Broadcast::next`] of
-    /// [`own_stream`](Node::own_stream).
+    /// Returns whether there is room for a broadcast, so that it would not be refused as [`BroadcastError::Full`].
+    ///
+    /// A caller that records a broadcast before it is posted needs to know this in advance. The broadcast's index will
+    /// be [`Broadcast::next`] of [`own_stream`](Node::own_stream).
     #[must_use]
     pub fn has_room(&mut self, now_ns: u64) -> bool {
         self.own.stream.has_room(now_ns) && !self.is_own_slot_in_use()
@@ -199,7 +200,7 @@ impl<F: Fabric> Node<F> {
         })
     }
 
-    /// Writes broadcasts to every peer that lacks them.
+    /// Writes broadcasts to every peer that lacks them. Returns whether any write was posted.
     pub(super) fn post_broadcasts(&mut self) -> bool {
         let Node { end, own, counts, .. } = self;
         let next = own.stream.next();

@@ -13,7 +13,7 @@ use crate::layout::PROOFS;
 use crate::{Layout, Mode};
 
 impl<F: Fabric> Node<F> {
-    /// Writes registers to every host that keeps them (mode `quorum`).
+    /// Writes registers to every host that keeps them (mode `quorum`). Returns whether any was written.
     pub(super) fn post_registers(&mut self) -> bool {
         let Node { end, streams, counts, busy, .. } = self;
         if end.config.mode == Mode::All {
@@ -65,7 +65,7 @@ impl<F: Fabric> Node<F> {
     }
 }
 
-/// Writes registers of this process to one host.
+/// A writer of this process's registers at one host.
 struct RegisterWriter<'a, F: Fabric> {
     fabric: &'a mut F,
     peer: &'a mut Peer,

@@ -57,7 +57,7 @@ impl<F: Fabric> Node<F> {
         worked
     }
 
-    /// Judges the answers that arrived.
+    /// Processes the answers that arrived. Returns whether there were any.
     pub(super) fn poll_read_cq<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         let Node { end, streams, scratch, authority, counts, busy, .. } = self;
         let mut worked = false;
@@ -163,7 +163,7 @@ fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, in
     }
 }
 
-/// Judges a host's answer. Returns whether the answer was complete; otherwise the host must be read again.
+/// Processes a host's answer. Returns whether the answer was complete; otherwise the host must be read again.
 fn judge<F: Fabric, N: FnMut(Notice<'_>)>(
     end: &Endpoint<F>,
     stream: &mut Stream,

@@ -172,7 +172,7 @@ impl<F: Fabric> Node<F> {
         stream.map_or(Ok(()), |stream| stream.replay.may_decide(cut)).map_err(forged)
     }
 
-    /// Reports the removed processes whose streams have reached their end.
+    /// Reports the removed processes whose streams have reached their end. Returns whether there were any.
     #[inline]
     pub(super) fn tell_removed<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         !self.removal.ending.is_empty() && self.tell_ended(notify)

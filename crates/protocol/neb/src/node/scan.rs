@@ -137,7 +137,7 @@ impl<F: Fabric> Node<F> {
         true
     }
 
-    /// Reports every outcome that is due.
+    /// Reports every outcome that is due. Returns whether there was any.
     pub(super) fn deliver<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         if self.removal.has_left() {
             return false;

@@ -5,16 +5,17 @@
 pub(super) struct SendCursor {
     /// Next index to write to the peer.
     pub(super) posted: u64,
-    /// All writes that were posted on its queue pair are below this index.
+    /// All writes that were posted on the peer's queue pair are below this index.
     pub(super) linked: u64,
-    /// All writes below this index that were posted on its queue pair are complete.
+    /// All writes below this index that were posted on the peer's queue pair are complete.
     pub(super) linked_done: u64,
-    /// Writes posted on its queue pair below this index may have been skipped and may still be in flight.
+    /// Writes below this index that were posted on the peer's queue pair may have been skipped, and may still be in
+    /// flight.
     pub(super) passed: u64,
 }
 
 impl SendCursor {
-    /// Returns whether no write that was posted on its queue pair is in flight.
+    /// Returns whether no write that was posted on the peer's queue pair is in flight.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.linked_done >= self.linked

@@ -9,7 +9,8 @@ use super::{Node, Notice};
 use crate::{Config, FaultModel, Mode};
 
 const SALT: u64 = 7;
-/// Fills the lines of a slot, so that adjacent records share a write.
+/// Size of a payload, in bytes. A record of this size reaches into the last cache line of its slot. One write may
+/// therefore carry several adjacent records.
 const PAYLOAD: usize = 64;
 
 struct Process {

@@ -26,7 +26,7 @@ pub enum Refusal {
     Minority {
         /// Number of members after the removal.
         remain: usize,
-        /// Number of members before it.
+        /// Number of members before the removal.
         members: usize,
     },
     /// The decision is about a process that is not fenced here.
@@ -46,7 +46,7 @@ pub enum Refusal {
     Forged {
         /// Sender of the stream.
         sender: ProcessId,
-        /// Index.
+        /// Index of the value.
         index: u64,
     },
 }

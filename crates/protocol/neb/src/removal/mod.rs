@@ -69,7 +69,7 @@ pub struct Ballot {
     pub operator: u64,
 }
 
-/// Standing of a member.
+/// The ballot that a member has promised, and the processes that it has fenced and removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Standing {
     /// Last ballot that the member promised.
@@ -117,13 +117,13 @@ pub struct Cut {
 /// Request of an operator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Ask {
-    /// Asks for the standing.
+    /// Asks for the member's [`Standing`].
     Stand,
     /// Informs a process that it is removed, so that it stops.
     Leave,
     /// Asks to promise a ballot, to fence processes, and to report.
     Fence {
-        /// Ballot.
+        /// Ballot to promise.
         ballot: Ballot,
         /// Processes that were removed before, everywhere.
         base: ProcessSet,
@@ -132,7 +132,7 @@ pub enum Ask {
     },
     /// Announces decisions.
     Commit {
-        /// Ballot in which they were made.
+        /// Ballot in which the decisions were made.
         ballot: Ballot,
         /// Decisions, one per removed process.
         cuts: Vec<Cut>,
@@ -142,13 +142,13 @@ pub enum Ask {
 /// Answer of a process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
-    /// Standing of the process.
+    /// The process's [`Standing`], which [`Ask::Stand`] requested.
     Standing(Standing),
     /// The process delivers and broadcasts nothing more.
     Left,
     /// The process promised, and the fence has not taken effect everywhere yet. The operator must ask again.
     Fencing,
-    /// Report of the process.
+    /// The fence has taken effect, and this is the process's report.
     Report {
         /// Ballot that the process promised.
         ballot: Ballot,

@@ -17,7 +17,7 @@ pub enum RemovalError {
     /// The broadcast does not run in mode `all`.
     #[error("{}", Refusal::Mode)]
     Mode,
-    /// No process, or one outside the broadcast, is named.
+    /// The operator names no process, or names a process that does not belong to the broadcast.
     #[error("no process of the broadcast is named to be removed")]
     Nobody,
     /// A process that would remain does not answer.
@@ -28,7 +28,7 @@ pub enum RemovalError {
     Minority {
         /// Number of members after the removal.
         remain: usize,
-        /// Number of members before it.
+        /// Number of members before the removal.
         members: usize,
     },
     /// Another removal is incomplete.
@@ -42,7 +42,7 @@ pub enum RemovalError {
     Split {
         /// Sender of the stream.
         sender: ProcessId,
-        /// Index.
+        /// Index at which the values differ.
         index: u64,
         /// The two members.
         by: (ProcessId, ProcessId),

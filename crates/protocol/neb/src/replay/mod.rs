@@ -262,7 +262,8 @@ impl Replay {
     }
 
     /// Records a replayer's register that arrived without a READ: the fast path. An index is delivered when all other
-    /// processes replay the same value, because no correct process can then hold another one.
+    /// processes replay the same value, because no correct process can then hold another one. Returns evidence if the
+    /// register conflicts with this process's value.
     pub fn pushed(
         &mut self,
         replayer: ProcessId,
@@ -286,7 +287,7 @@ impl Replay {
     }
 
     /// Records that a process shows another value. This is a conflict if values are not signed, or if the sender has
-    /// signed that value.
+    /// signed that value. Returns the evidence of the first conflict of an index.
     fn conflict(
         &mut self,
         witness: ProcessId,

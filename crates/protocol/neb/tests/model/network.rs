@@ -319,7 +319,7 @@ impl Model for Broadcast {
                     values.next().is_none_or(|first| values.all(|value| value == first))
                 })
             }),
-            // B3 and B4.
+            // B3 and B4: each index is delivered at most once, and in order.
             Property::<Self>::always("once and in order", |_, state| !state.disorder),
             // The search must reach these states.
             Property::<Self>::sometimes("everybody delivers everything", |model, state| {

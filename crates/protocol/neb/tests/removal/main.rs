@@ -36,7 +36,8 @@ impl Member {
         Member { seat: Seat::new(config, id(me)), has }
     }
 
-    /// Answers as a node does, with a fence that takes effect at once.
+    /// Returns this member's answer to an operator's request. Unlike a node's fence, this member's fence takes effect
+    /// at once.
     pub(crate) fn ask(&mut self, ask: &Ask) -> Answer {
         let answer = match ask {
             Ask::Stand => Ok(Answer::Standing(*self.seat.standing())),

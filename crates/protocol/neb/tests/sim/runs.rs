@@ -49,7 +49,7 @@ fn modes() -> Vec<Config> {
 fn everything_is_delivered_on_an_adversarial_network() {
     for config in modes() {
         for seed in 0..3 {
-            // Inline and staged payloads.
+            // 16 bytes are posted inline, and 380 bytes from staging.
             for bytes in [16, 380] {
                 everything_is_delivered(&config, seed, NetworkModel::adversarial(), bytes);
             }

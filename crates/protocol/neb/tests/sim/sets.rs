@@ -68,7 +68,7 @@ fn small(config: Config) -> Config {
     Config { window: 8, payload_bytes: 64, patience_ns: 200_000, ..config }
 }
 
-/// Waits until all fan-out sets are connected, so that no write takes another path.
+/// A process that waits until all fan-out sets are connected, so that no write takes another path.
 struct Begun(Process);
 
 impl Actor for Begun {
