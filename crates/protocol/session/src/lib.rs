@@ -27,7 +27,7 @@
 //! - *Generation and pairs.* A caller uses groups together only after all of them agreed to one copy of `Open`, `Widen`
 //!   or `TakeUp`. At that position they have the same generation, word, widening and pairs. These change only by
 //!   `Widen`, `TakeUp` and `End`. Each group accepts those only if they went to all groups of the session and name all
-//!   of its pairs, so the groups stay in step. The exception is a group in which the session ran out. A command to that
+//!   of its pairs, so the groups stay in step. The exception is a group in which the session expired. A command to that
 //!   group can name only an end that the group acknowledged, and that end has passed. A renewal that was sent before
 //!   does not extend an entry that was made since (*predates*, below).
 //! - *Owner of the generation.* In groups that have diverged, two processes may begin generations with the same number.
@@ -37,7 +37,7 @@
 //!   pass a request only when it is applied in all its groups, or when no copy can be applied in any ([`Caller`]). A
 //!   table that answers `Forgotten` and one that would answer `Duplicate` then both apply nothing.
 //! - *Predates.* An entry that was made at time `since` does not know the requests that an earlier entry applied. That
-//!   earlier entry had run out before `since`, so a request that it applied names an end before `since`. Such a request
+//!   earlier entry had expired before `since`, so a request that it applied names an end before `since`. Such a request
 //!   is refused, and its fate is `Forgotten`. `Open`, `Widen` and `TakeUp` name a last time at which they take effect,
 //!   and a session's end is never before it. A late copy of such a command therefore cannot make an entry again.
 //!
@@ -49,11 +49,11 @@
 //! to it from 1, and the number is part of the table. The leader sends each notification once and keeps no copy.
 //! Whenever the leader resends replies, it also sends the number of notifications so far. A caller therefore learns of
 //! each lost notification shortly after it has connected to a leader again. The numbering restarts when a session that
-//! ran out in a group is widened into that group again, and when the group begins another incarnation. Each record
+//! expired in a group is widened into that group again, and when the group begins another incarnation. Each record
 //! therefore names the incarnation, and the time since which the session has been open.
 //!
 //! # Time
-//! A session runs out at the first position whose time is later than its end. A timer of the state machine ([`Timers`])
+//! A session expires at the first position whose time is later than its end. A timer of the state machine ([`Timers`])
 //! fires at the first position whose time is not before its own. In an idle group the leader orders time entries,
 //! positions without a message: see `replica/time_entry.rs` of the multicast. [`Sessions::next_end`] and
 //! [`Timers::earliest`] return when one is needed.

@@ -4,7 +4,8 @@ pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;
 
 mutants! {
-    /// The table judges a command by its own end instead of the end that the command names.
+    /// The table compares a command's time with the table's end of the session, instead of the end that the command
+    /// names.
     TableEnd;
     /// A request that already has its reply is applied again.
     AppliesDuplicates;
@@ -28,7 +29,7 @@ mutants! {
     IgnoresSince;
     /// The caller continues in a group that has opened its session again.
     OpensAnew;
-    /// A renewal of a session that ran out extends the entry that came after it.
+    /// A renewal of a session that has expired extends the entry that was made after the expiry.
     RenewsAnother;
     /// Answers to different copies of a session's command count together.
     CopiesTogether;

@@ -35,7 +35,7 @@ pub enum ReadGuarantee {
 pub struct ReadRequest<'a> {
     /// Name of the read, which the answer repeats. The client chooses it.
     pub name: u64,
-    /// `true` if the read was asked before. A member at which it still waits keeps its place.
+    /// `true` if the client has sent the read before. A member at which the read still waits then keeps its progress.
     pub again: bool,
     /// Commands that the answer must reflect.
     pub guarantee: ReadGuarantee,

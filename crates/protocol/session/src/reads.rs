@@ -36,7 +36,7 @@ const KEPT: usize = 4096;
 /// A read that may be answered now, after all deliveries so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadyRead<'a> {
-    /// The client that asks.
+    /// The client that sent the read.
     pub client: ClientId,
     /// Name of the read, which the answer repeats.
     pub name: u64,
@@ -64,7 +64,7 @@ pub struct ReadCounts {
     pub elsewhere: u64,
     /// Reads that had to reflect a command of another history.
     pub other_history: u64,
-    /// Reads that no client asked any more.
+    /// Reads that were dropped because their clients had not repeated them for a while.
     pub forgotten: u64,
     /// Queries that could not be parsed.
     pub rejected: u64,
@@ -216,7 +216,7 @@ impl Reads {
         any
     }
 
-    /// Returns whether a read that is asked again waits here.
+    /// Returns whether a read that its client has sent again still waits here. Renews the time at which it was sent.
     #[cold]
     fn is_waiting(&mut self, client: ClientId, name: u64, now: Duration) -> bool {
         let mut known = self.waiting.iter_mut().filter(|read| (read.client, read.name) == (client, name));
@@ -313,7 +313,7 @@ impl Reads {
             Needs::After { index, incarnation, waited } => {
                 let replica = member.replica();
                 if replica.origin_of(*index) != *incarnation {
-                    // A member that has not been taken in yet does not know a later history.
+                    // A member that has not been admitted yet does not know a later history.
                     let is_behind = replica.is_joining() || replica.incarnation().number < incarnation.number;
                     return if is_behind { Step::Waits } else { Step::OtherHistory };
                 }

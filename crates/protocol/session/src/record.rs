@@ -50,7 +50,7 @@ pub enum Outcome {
     Closed,
     /// The table does not remember whether the message was applied.
     Forgotten,
-    /// The table does not know the session: it was never opened here, has ended or has run out.
+    /// The table does not know the session: the session was never opened here, has ended or has expired.
     SessionNotOpen,
     /// The table has no room for another session.
     TableFull,

@@ -35,7 +35,7 @@ impl<'a> Reply<'a> {
         if self.overflows { 0 } else { self.limit - self.bytes.len() }
     }
 
-    /// Makes the reply an overflow, as a reply that is too long.
+    /// Makes the reply an overflow, as if it had become too long.
     pub fn overflow(&mut self) {
         self.overflows = true;
         self.bytes.clear();
@@ -48,7 +48,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Appends like [`Reply::extend`], and returns an error on overflow.
+/// Text is appended with [`Reply::extend`]. On overflow, an error is returned.
 impl fmt::Write for Reply<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.extend(text.as_bytes());

@@ -76,7 +76,7 @@ impl Control {
             _ if !same && self.kind == Kind::Open => Outcome::WrongPairs,
             // Another history of the group does not know this session, whatever the answer contains.
             _ if !same => Outcome::SessionNotOpen,
-            // The session had run out, and the widening has opened it again, so the replies that were kept for it are
+            // The session had expired, and the widening has opened it again, so the replies that were kept for it are
             // lost.
             _ if self.kind == Kind::Widen && known != 0 && since > known && !mutant!(mutant, OpensAnew) => {
                 Outcome::SessionNotOpen

@@ -85,7 +85,7 @@ pub enum Event<'a> {
     /// agreed. After `TakeUp` the session is open if at least one group agreed and no other group still knows the
     /// session. If no group knows the session, it no longer exists. If a group knows the session and refused, `refused`
     /// is the first such group, and the session must be taken up again with another word. A group in which the session
-    /// had run out and was opened again counts as one that does not know it.
+    /// had expired and was opened again counts as a group that does not know the session.
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
@@ -96,7 +96,7 @@ pub enum Event<'a> {
     Renewed {
         /// Group.
         group: GroupId,
-        /// The session's end there.
+        /// The session's new end in the group.
         end: u64,
     },
     /// The session is no longer open in this group. Widening it uses the group again.
@@ -144,7 +144,7 @@ struct Member {
     end: u64,
     /// Time at which the group last accepted a command of the session.
     agreed: u64,
-    /// Time since which the session is open there, or 0 if the group has not reported it.
+    /// Time since which the session is open in the group, or 0 if the group has not reported that time.
     since: u64,
     /// Time since which a renewal is pending, by the `now` of `due`.
     renewing: Option<u64>,
@@ -493,14 +493,14 @@ impl Caller {
         Some(&self.slot(request)?.ticket)
     }
 
-    /// Records that a message which would have carried a request was not and will not be sent. The request was not
-    /// applied if no other message carries it.
+    /// Records that a message which would have carried a request was not sent and never will be. If no other message
+    /// carries the request, the request was not applied, and its fate is returned.
     pub fn not_sent(&mut self, request: u64) -> Option<Finished<'_>> {
         self.one_copy_less(request, NotApplied::NotSent)
     }
 
-    /// Records that a message which carried a request became a no-op for good. The request was not applied if no other
-    /// message carries it.
+    /// Records that a message which carried a request became a no-op for good. If no other message carries the request,
+    /// the request was not applied, and its fate is returned.
     pub fn void(&mut self, request: u64) -> Option<Finished<'_>> {
         self.one_copy_less(request, NotApplied::Void)
     }
@@ -517,7 +517,8 @@ impl Caller {
         Some(Finished { generation, word, request, fate: Fate::NotApplied(why) })
     }
 
-    /// Gives a request up. It stays in the window until it is resolved or its groups answer.
+    /// Gives a request up. The request stays in the window until it is resolved or its groups answer. Returns the
+    /// request's fate, [`Fate::Unknown`], or `None` if the request no longer waits for answers.
     pub fn lost(&mut self, request: u64, why: Why) -> Option<Finished<'_>> {
         let (generation, word) = (self.generation, self.word);
         let slot = self.slot_mut(request).filter(|slot| slot.progress == Progress::Waiting)?;

@@ -28,7 +28,7 @@ pub enum Why {
     Superseded,
     /// The client ended.
     ClientEnded,
-    /// The session has ended or run out in this group, or another process has taken it up there.
+    /// The session has ended or expired in this group, or another process has taken it up there.
     SessionEnded(GroupId),
     /// This group has forgotten the fate of the request.
     Forgotten(GroupId),

@@ -8,7 +8,7 @@ use crate::bytes::{u32_at, u64_at, u128_at};
 use crate::ids::pairs_tag;
 use crate::{Body, BodyError, Envelope, Kind, Pair, SessionId};
 
-/// Identifies a request for ever, so that any later process of its session can ask for its fate.
+/// A permanent identifier of a request, with which any later process of the request's session can ask for its fate.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Ticket {
     /// Session.

@@ -12,7 +12,7 @@ use super::replies::Replies;
 ///   first. The generation before the current one is therefore never cut, because it spans at most a window.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Earlier {
-    /// Oldest first, each with the random word that began it.
+    /// Replies of each earlier generation, oldest first, with the random word that began the generation.
     generations: VecDeque<(u64, Replies)>,
 }
 

@@ -169,8 +169,8 @@ impl Entry {
         (envelope.behind >= desk.limits.window).then_some(Outcome::Refused(Reason::OutsideWindow))
     }
 
-    /// Returns whether the end that the envelope names was acknowledged by an earlier entry of the session, which ran
-    /// out. A request with that end may have been applied under the earlier entry. A renewal with that end must not
+    /// Returns whether the end that the envelope names was acknowledged by an earlier entry of the session, which has
+    /// expired. A request with that end may have been applied under the earlier entry. A renewal with that end must not
     /// count either, because this entry may not agree with the other groups that the caller uses.
     pub(super) fn predates(&self, envelope: &Envelope, desk: &Desk<'_>) -> bool {
         envelope.end < self.since && !mutant!(desk.mutant, IgnoresSince)
@@ -331,16 +331,16 @@ pub(super) fn bound_refuses(at: &At<'_>, envelope: &Envelope, ttl: u64, desk: &D
 }
 
 /// Returns the end that such a command sets. It is not before the last time at which a copy of the command may take
-/// effect, so no copy opens a session again that ran out.
+/// effect, so no copy opens an expired session again.
 fn end_of(at: &At<'_>, envelope: &Envelope, ttl: u64) -> u64 {
     at.time.time.saturating_add(ttl).max(envelope.end)
 }
 
 /// Action for an accepted command.
 pub(super) enum Task<'a, S> {
-    /// Applies these bytes.
+    /// Apply the command, which has these bytes.
     Apply(&'a [u8], &'a mut S),
-    /// Skips the command, as an operator asked.
+    /// Skip the command, as an operator requested.
     Skip,
 }
 

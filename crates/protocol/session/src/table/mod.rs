@@ -32,7 +32,7 @@ pub struct At<'a> {
     pub incarnation: Incarnation,
     /// Destination groups, including this one, each once.
     pub destinations: &'a [GroupId],
-    /// Id of the client that multicast it.
+    /// Id of the client that multicast the message.
     pub client: u16,
 }
 
@@ -62,7 +62,7 @@ pub trait Service {
     /// Applies a command or answers a query, and writes the reply.
     fn apply(&mut self, call: Call<'_>, reply: &mut Reply<'_>);
 
-    /// Releases the resources of a session that ended or ran out.
+    /// Releases the resources of a session that has ended or expired.
     fn ended(&mut self, session: SessionId);
 }
 
@@ -228,11 +228,15 @@ impl Sessions {
         }
     }
 
-    /// Judges a message and applies it at most once. The record is for the client that multicast it.
+    /// Applies a message, unless it was applied before or must be refused. Returns the record of the outcome, which is
+    /// the reply to the client that multicast the message.
+    ///
+    /// Before that, it ends all sessions whose end is earlier than the message's time; see
+    /// [`expire`](Sessions::expire).
     ///
     /// # Errors
-    /// Returns an error if the payload has no valid envelope, or was not sent to this group. Even then, sessions whose
-    /// end has passed run out.
+    /// Returns an error if the payload has no valid envelope, or if the message was not sent to this group. The expired
+    /// sessions have ended even then.
     pub fn deliver(
         &mut self,
         at: &At<'_>,
@@ -242,8 +246,8 @@ impl Sessions {
         self.judge(at, payload, service, false)
     }
 
-    /// Judges a message that an operator skips, like [`deliver`](Sessions::deliver). A command that would be applied is
-    /// not, and counts as decided.
+    /// Processes a message that an operator skips. This differs from [`deliver`](Sessions::deliver) in one point: a
+    /// command that `deliver` would apply is not applied, and only counts as decided.
     ///
     /// # Errors
     /// See [`deliver`](Sessions::deliver).
@@ -287,7 +291,7 @@ impl Sessions {
             (Kind::TakeUp, Outcome::WrongPairs, Some(entry)) => {
                 write_version(entry.widening, &entry.pairs, &mut bytes);
             }
-            // This tells a caller that was absent when the session ran out that a later command made the entry again.
+            // This informs a caller that was absent when the session expired that a later command made the entry again.
             (Kind::Open | Kind::Widen | Kind::TakeUp, Outcome::Applied, Some(entry))
                 if self.limits.reply_bytes >= 8 =>
             {

@@ -45,7 +45,7 @@ pub enum SnapshotError {
     Group {
         /// Group of the snapshot.
         found: u16,
-        /// Group that reads it.
+        /// Group that restores the snapshot.
         expected: u16,
     },
     /// The snapshot does not fit the limits of this table.

@@ -52,7 +52,7 @@ enum Event {
     Renew(usize),
     Widen(usize),
     End(usize),
-    /// Enough time passes in a group for a session without a renewal to run out.
+    /// Enough time passes in a group for a session without a renewal to expire.
     Pass(usize),
 }
 

@@ -66,7 +66,7 @@ fn what_is_lost_is_told(mutant: Mutant) {
     assert_eq!(heard(&mut world, 0, 0, record(0)), None, "once");
     assert_eq!(heard(&mut world, 0, 0, record(3)), Some((2, Some(vec![3]))));
     assert_eq!(heard(&mut world, 0, 0, record(2)), None, "it was reported as lost");
-    // A later leader reports that there were five.
+    // A later leader reports that five notifications were sent.
     let again = said_again(&mut world, 0, 0).expect("there were some");
     assert_eq!(heard(&mut world, 0, 0, &again), Some((1, None)));
     assert_eq!(heard(&mut world, 0, 0, &again), None);
@@ -137,7 +137,7 @@ fn too_long_notification_is_reported_as_lost() {
     assert_eq!((record.len(), heard(&mut world, 0, 0, &record)), (ReplyRecord::HEAD_BYTES, Some((1, None))));
 }
 
-/// The session runs out in one group, and is later widened into that group again. The group has forgotten the number of
+/// The session expires in one group, and is later widened into that group again. The group has forgotten the number of
 /// notifications.
 #[test]
 fn widening_into_a_group_again_restarts_the_numbers() {
@@ -147,7 +147,7 @@ fn widening_into_a_group_again_restarts_the_numbers() {
     world.groups[1].clock += 2 * TTL;
     let group = &mut world.groups[1];
     group.sessions.expire(group.clock, &mut group.machine);
-    assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "it has run out");
+    assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "it has expired");
     widen(&mut world);
     let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("it is open again");
     assert_eq!(heard(&mut world, 0, 1, &record), one(b"anew"));

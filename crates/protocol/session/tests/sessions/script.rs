@@ -43,7 +43,7 @@ pub(crate) fn deliver(world: &mut World) {
     }
 }
 
-/// Lets time `by` pass in a group, so that sessions run out that were not renewed.
+/// Advances the time in a group by `by`. Sessions that were not renewed in time expire.
 pub(crate) fn pass(world: &mut World, group: usize, by: u64) {
     let group = &mut world.groups[group];
     group.clock += by;
@@ -252,7 +252,7 @@ fn a_command_with_other_pairs_is_refused(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     world.begin(0, &[0]);
     world.resolve(0, 0);
-    // First a command, then a question.
+    // The first message carries a command, and the second one the question for the command's fate.
     for _ in 0..2 {
         let payload = &mut world.flights[0].payload;
         let (envelope, _) = Envelope::parse(payload).expect("an envelope");
@@ -270,12 +270,12 @@ fn a_late_copy_opens_nothing(mutant: Mutant) {
     world.send_control(0);
     deliver(&mut world);
     pass(&mut world, 0, 2 * TTL);
-    assert!(world.groups[0].machine.ended.contains(&SESSION), "it ran out");
+    assert!(world.groups[0].machine.ended.contains(&SESSION), "it has expired");
     assert_eq!(outcome(&mut world), Outcome::Refused(Reason::TooLate));
     assert!(world.groups[0].sessions.is_empty());
 }
 
-/// A session runs out in a group, and is widened into it again. A renewal from before must not count.
+/// A session expires in a group, and is widened into that group again. A renewal from before must not count.
 fn a_renewal_from_before_does_not_count(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     pass(&mut world, 0, TTL / 2 + 10);

@@ -136,8 +136,8 @@ fn new_group_is_not_used_before_all_agree() {
     assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Ok(1));
 }
 
-/// A session runs out in one group, which then no longer has the session's replies. The caller widens the session
-/// before it learns that.
+/// A session expires in one group, which then no longer has the session's replies. The caller widens the session before
+/// it learns that.
 pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutant) {
     let mut world = opened(mutant, &[0, 1]);
     pass(&mut world, 0, TTL / 2 + 10);
@@ -158,7 +158,7 @@ pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutan
     let caller = &mut world.processes[0].caller;
     assert_eq!(caller.begin(&[GroupId(0), GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
     assert!(caller.end_in(GroupId(0)).is_some(), "it is still open in the other group");
-    // The caller now knows that the session has run out in the group, and adds the group to the session again.
+    // The caller now knows that the session has expired in the group, and adds the group to the session again.
     caller.widen(61, &pairs, until).expect("open");
     world.send_control(0);
     settle(&mut world);

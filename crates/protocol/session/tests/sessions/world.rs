@@ -194,7 +194,7 @@ impl World {
         self.flights.push(Flight { to, payload, from: process, request: Some(request) });
     }
 
-    /// Sends the question for the fate of a ticket's request.
+    /// Sends a question for the fate of a ticket's request. Returns whether the caller accepts the ticket.
     pub(crate) fn resolve(&mut self, process: usize, ticket: usize) -> bool {
         let ticket = &self.tickets[ticket];
         let mut payload = Vec::new();
