@@ -15,10 +15,10 @@
 //!   register has changed meanwhile. So no two reigns share an epoch, and all processes that read the first node agree
 //!   on it.
 //! - **Epochs never decrease.** A process may have seen a larger epoch than the ensemble holds, because the ensemble's
-//!   data was lost or because the multicast met a larger ballot. It then raises the number. The leader watches the
+//!   data was lost or because the multicast has seen a larger ballot. It then raises the number. The leader watches the
 //!   register, and announces itself under a larger epoch.
-//! - **The own node** is recognized by its creation (czxid) and its owner, which must be those of this session. Both
-//!   are checked after every reconnection. Nodes with this process's name from an earlier life are removed.
+//! - **This process's node** is recognized by its creation (czxid) and its owner, which must be those of this session.
+//!   Both are checked after every reconnection. Nodes with this process's name from an earlier life are removed.
 //! - **Hand-over.** The leader writes the preferred successor next to the epoch and removes its own node, in one
 //!   transaction. It then joins the end of the line. A candidate that becomes first and is not the preferred one also
 //!   moves to the end, provided that the preferred one is in the line. So only neighbours wake, and no step waits for a

@@ -32,7 +32,8 @@ fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Returns the members in the line, first one first, and the nodes that belong to no member.
+/// Returns the candidates that are members, in the order of their sequence numbers, and the nodes that belong to no
+/// member.
 pub(crate) fn line(children: Vec<String>, members: &[ProcessId]) -> (Vec<Place>, Vec<String>) {
     let (mut line, mut foreign) = (Vec::new(), Vec::new());
     for child in children {

@@ -5,15 +5,15 @@ use std::sync::mpsc::Sender;
 use stentor_election::Change;
 use stentor_fabric::ProcessId;
 
-/// State of the stream so far.
+/// The sender of election changes, with the state of the stream so far.
 #[derive(Debug)]
 pub(crate) struct Teller {
     me: ProcessId,
     changes: Sender<Change>,
     last: Option<Change>,
-    /// Largest pair that was reported.
+    /// Largest ballot (epoch, leader) that was sent to the owner.
     told: Option<(u64, ProcessId)>,
-    /// Largest pair that the protocol has met.
+    /// Largest ballot (epoch, process) that the multicast protocol has seen.
     met: Option<(u64, ProcessId)>,
 }
 
@@ -30,27 +30,27 @@ impl Teller {
         }
     }
 
-    /// Returns the largest epoch that was reported.
+    /// Returns the largest epoch that was sent to the owner.
     pub(crate) fn told(&self) -> u64 {
         self.told.map_or(0, |(epoch, _)| epoch)
     }
 
-    /// Returns the largest epoch that was reported or met.
+    /// Returns the largest epoch that was sent to the owner or that the protocol has seen.
     pub(crate) fn known(&self) -> u64 {
         self.told.max(self.met).map_or(0, |(epoch, _)| epoch)
     }
 
-    /// Records a ballot that the protocol has met.
+    /// Records a ballot that the multicast protocol has seen.
     pub(crate) fn witness(&mut self, epoch: u64, process: ProcessId) {
         self.met = self.met.max(Some((epoch, process)));
     }
 
-    /// Returns whether this process leads under a smaller ballot than one that it has met.
+    /// Returns whether this process leads under a smaller ballot than one that the protocol has seen.
     pub(crate) fn outdone(&self) -> bool {
         self.leading().is_some_and(|epoch| Some((epoch, self.me)) < self.met)
     }
 
-    /// Returns whether this reign may be reported: it must not be smaller than an earlier one.
+    /// Returns whether this leader may be sent to the owner: its ballot must not be smaller than an earlier leader's.
     pub(crate) fn acceptable(&self, epoch: u64, process: ProcessId) -> bool {
         Some((epoch, process)) >= self.told
     }

@@ -5,7 +5,8 @@ use thiserror::Error;
 
 use crate::Change;
 
-/// Follows the stream of one process and reports each change that breaks a rule of the crate's documentation.
+/// A checker of one process's stream of changes. It reports each change that breaks a rule of the crate's
+/// documentation.
 #[derive(Clone, Debug)]
 pub struct Audit {
     me: ProcessId,
@@ -22,16 +23,16 @@ pub enum AuditError {
         /// Epoch of the change.
         epoch: u64,
     },
-    /// Rule 1: a pair is smaller than an earlier one.
+    /// Rule 1: the pair (epoch, leader) of a change is smaller than an earlier pair of the stream.
     #[error("({}, {}) follows ({}, {}): pairs of epoch and process never go down", now.0, now.1, before.0, before.1)]
     WentDown {
-        /// Largest pair before the change.
+        /// Largest pair of the stream before the change.
         before: (u64, ProcessId),
         /// Pair of the change.
         now: (u64, ProcessId),
     },
-    /// Rule 1: a pair is repeated although no [`Change::Pending`] directly precedes it, or in the stream of the process
-    /// that it names.
+    /// Rule 1: a change repeats the last pair (epoch, leader). This is allowed only directly after [`Change::Pending`],
+    /// and only if the leader is another process than the one whose stream is checked.
     #[error("({}, {}) is repeated: only a pair of another process may be, after `Pending`", again.0, again.1)]
     Again {
         /// The repeated pair.

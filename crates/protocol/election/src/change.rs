@@ -9,8 +9,8 @@ use thiserror::Error;
 /// A change of leadership, as one process sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
-    /// No leader is known: at the start, or because the last leader is doubted and no process has replaced it.
-    /// Decisions of the last epoch stay valid, and nothing has to be undone.
+    /// No leader is known: at the start, or because the previous leader is doubted and no process has replaced it.
+    /// Decisions of the previous epoch stay valid, and nothing has to be undone.
     Pending,
     /// A process leads. If it is the polling process itself, that process must now run phase 1 of Paxos with a ballot
     /// of at least this epoch. If it led already, it continues to lead, with a newer ballot.
@@ -55,9 +55,9 @@ pub trait Election {
     /// See [`HandOverError`]. An error leaves the election unchanged.
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError>;
 
-    /// Reports a ballot (epoch, process) of another reign that the protocol has met. Epochs that this process announces
-    /// for itself afterwards are larger. If this process leads under a smaller pair, it announces itself again, so the
-    /// ballot of the process's present reign must never be passed.
+    /// Reports a ballot (epoch, process) that the protocol has seen. Epochs that this process announces for itself
+    /// afterwards are larger. If this process leads under a smaller ballot, it announces itself again, under a larger
+    /// epoch. The caller must therefore never pass the ballot under which this process leads.
     fn witness(&mut self, epoch: u64, process: ProcessId);
 }
 

@@ -102,7 +102,8 @@ impl Group {
         (self.agreed().expect("just seen"), took)
     }
 
-    /// Keeps polling while `work` runs on another thread, as an owner must.
+    /// Polls the candidates while `work` runs on another thread, because an election that is not polled leaves the
+    /// line. Returns the result of `work`.
     pub(crate) fn meanwhile<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let thread = std::thread::spawn(work);
         self.until("the rest is done", |_| thread.is_finished());

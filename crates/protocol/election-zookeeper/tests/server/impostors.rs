@@ -81,7 +81,8 @@ fn liar(mut stream: TcpStream) {
     }
 }
 
-/// Protocol version, timeout, session, password, not read-only.
+/// Returns the answer that grants a session: protocol version, timeout, session id, password, and the flag `read-only`,
+/// which is 0.
 fn granted() -> Vec<u8> {
     let mut answer = [0_i32.to_be_bytes(), 1000_i32.to_be_bytes()].concat();
     answer.extend(77_i64.to_be_bytes());
@@ -97,7 +98,7 @@ fn text(bytes: &[u8]) -> Vec<u8> {
 fn lie(request: &[u8], created: &mut Option<String>) -> Vec<u8> {
     const CREATE: i32 = 15;
     const LIST: i32 = 8;
-    // Number of the request, a zxid, no error.
+    // An answer begins with the number of the request, a zxid, and the error code 0.
     let mut answer = [&request[..4], &1_i64.to_be_bytes(), &0_i32.to_be_bytes()].concat();
     let path = |request: &[u8]| {
         let length = request.get(8..12).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().unwrap_or_default()));

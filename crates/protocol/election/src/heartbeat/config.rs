@@ -40,7 +40,7 @@ impl HeartbeatConfig {
     pub const MAX_MEMBERS: usize = 64;
     /// Upper bound of [`timeout_max`](HeartbeatConfig::timeout_max).
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
-    /// Number of intervals that the shortest timeout spans at least.
+    /// Minimum length of the shortest timeout, in intervals.
     pub const INTERVALS: u32 = 4;
 
     /// Returns the configuration of a first life among `members` with rounds every `interval`. Timeouts are between 4

@@ -115,7 +115,7 @@ impl Heartbeat {
         }
         let Some(claim) = self.claim else { return doubted };
         let doubt = Claim::doubt(self.claim);
-        // A process that doubts a claim which names itself is always right.
+        // If the process that the claim names doubts the claim itself, the claim is invalid without a majority.
         let disowned = self.peer(claim.process).is_none_or(|peer| peer.doubt == doubt);
         if disowned || mutant!(self.config.mutant, DoubtAlone) {
             return disowned || doubted;
@@ -147,7 +147,8 @@ impl Heartbeat {
         if process == self.config.me {
             return self.would_lead() && self.reached() >= self.quorum();
         }
-        // Before the first claim a member may not have had the time to see others, so it is waited for.
+        // Before the first claim, a member may not have read the others' beats yet. It is a candidate nevertheless, and
+        // this process waits for its claim.
         let sees_enough = |peer: &Peer| self.claim.is_none() || peer.sees.count_ones() as usize >= self.quorum();
         self.peer(process).is_some_and(|peer| peer.stands && peer.is_seen() && sees_enough(peer))
     }

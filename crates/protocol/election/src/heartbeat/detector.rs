@@ -52,7 +52,7 @@ pub(crate) struct Detector {
     pub life: Life,
     incarnation: u64,
     counter: u64,
-    /// Time of the counter's last move, in polled time.
+    /// Time at which the counter was last seen to change, in polled time.
     moved: u64,
     samples: u32,
     mean: u64,
@@ -67,7 +67,8 @@ pub(crate) struct Detector {
     silent: bool,
     /// Time at which the connection broke, if no beat was read since.
     broke: Option<u64>,
-    /// Number of beats that followed a broken connection, less those that are forgiven.
+    /// Number of wrong reports of a broken connection that still count. A report was wrong if another beat of the same
+    /// life followed it.
     wrong: u32,
     wrong_since: u64,
 }

@@ -138,7 +138,7 @@ pub struct Heartbeat {
     adopted: u64,
     /// Last epoch under which this process claimed leadership, or 0.
     made: u64,
-    /// Largest ballot that the protocol has met.
+    /// Largest ballot that the protocol has seen.
     witnessed: (u64, ProcessId),
     doubt: u64,
     stands: bool,

@@ -98,7 +98,8 @@ proptest! {
             world.run(*steps);
         }
         calm(&mut world, members);
-        // Ten longest timeouts: restarted members are waited for, and candidates may be skipped.
+        // The members need up to ten longest timeouts to agree, because they wait for restarted members and may skip
+        // candidates.
         world.run(10 * 64);
         let settled = world.now;
         world.run(5 * 64);

@@ -145,7 +145,8 @@ fn leader_reported_dead_is_replaced_at_once() {
     assert_eq!(one.run(1, &[2]), [leader(5, 1)]);
     one.heartbeat.died(P[0]);
     assert_eq!(one.run(60, &[2]), [], "the process that died no longer leads");
-    // The last member in order leaves leadership to the other one, and follows it.
+    // Process 2 comes after process 1 in the order of successors, so it does not claim leadership. It follows process
+    // 1.
     let mut one = One::new(2);
     one.beats[0].claim = claim(4, 0);
     one.run(20, &[0, 1]);
