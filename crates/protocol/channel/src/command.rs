@@ -68,7 +68,7 @@ pub enum What {
 /// A message of the fabric to send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Send {
-    /// Operation to report when it completes.
+    /// Operation to report when the send completes.
     pub op: Op,
     /// Tag of the message.
     pub tag: Tag,
@@ -79,7 +79,7 @@ pub struct Send {
 /// A receive to post.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Recv {
-    /// Operation to report when it completes.
+    /// Operation to report when the receive completes.
     pub op: Op,
     /// Tag that the receive matches.
     pub tag: Tag,

@@ -32,7 +32,7 @@ pub(crate) fn length_sequence(config: &Config, number: u64, whole: bool) -> u32 
     if whole { sequence | Tag::WHOLE } else { sequence & !Tag::WHOLE }
 }
 
-/// Like [`numbered`], for the sequence of a length or of a message in place of its length.
+/// Returns the number of a length, or of a message in place of its length, from its sequence; see [`numbered`].
 #[inline]
 pub(crate) fn numbered_length(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if config.scheme != Scheme::Eager {
@@ -55,7 +55,7 @@ pub(crate) fn alone_sequence(config: &Config, message: u64, piece: u64) -> u32 {
     Tag::WHOLE | message << Tag::PIECE_BITS | piece_sequence(config, piece)
 }
 
-/// Like [`numbered`], for the piece number in the sequence of a piece.
+/// Returns the number of a piece from its sequence; see [`numbered`].
 #[inline]
 pub(crate) fn numbered_piece(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if config.scheme != Scheme::Eager {
@@ -67,7 +67,7 @@ pub(crate) fn numbered_piece(config: &Config, sequence: u32, expected: u64, wind
     modulo(config, sequence, expected, window, PIECES)
 }
 
-/// Like [`numbered`], for the message number in the sequence of a piece that is a whole message.
+/// Returns the number of a message from the sequence of the piece that is the whole message; see [`numbered`].
 #[inline]
 pub(crate) fn numbered_alone(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     modulo(config, sequence >> Tag::PIECE_BITS, expected, window, MESSAGES)

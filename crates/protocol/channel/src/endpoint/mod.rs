@@ -106,7 +106,7 @@ pub enum OpenError {
     Number {
         /// Number that the caller passed.
         number: u32,
-        /// Number that valid numbers are below.
+        /// Smallest number that is too large.
         limit: u32,
     },
     /// A connection with this number is open or closing.
@@ -517,7 +517,7 @@ impl<F: Fabric> Endpoint<F> {
         let count = self.poll();
         if count > 0 && !self.starved.is_empty() {
             self.feed_starved();
-            // The poll has already flushed the requests that were posted before it.
+            // The poll flushed only the requests that were posted before it. `feed_starved` may have posted more.
             self.fabric.flush();
         }
         was_due || count > 0

@@ -82,8 +82,8 @@ impl Peer {
         })
     }
 
-    /// Allocates the area `wanted`, or any free area if it is `None`. With [`Scheme::Counted`] the wanted area has the
-    /// connection's number, so that the peer knows where to write.
+    /// Allocates the area `wanted`, or any free area if `wanted` is `None`. Returns `None` if there is no such area.
+    /// With [`Scheme::Counted`] the wanted area has the connection's number, so that the peer knows where to write.
     pub(super) fn take_area(&mut self, wanted: Option<u16>) -> Option<u16> {
         match wanted {
             None => self.free.pop(),

@@ -224,7 +224,7 @@ impl Pair {
         true
     }
 
-    /// Finishes or closes the connection once all messages are written.
+    /// Finishes or closes the connection once all messages are written. Returns whether it did so now.
     fn finish(&mut self, which: usize) -> bool {
         let end = &mut self.ends[which];
         let done = end.to_write.is_empty() && end.connection.left().is_none();
