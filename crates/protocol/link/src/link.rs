@@ -5,7 +5,8 @@ use stentor_fabric::{
 };
 
 /// Number of bits of a work request's id that hold the number of the request. The remaining 12 bits distinguish a
-/// connection from earlier ones. The fabric keeps completions of at most the last earlier one.
+/// connection from earlier ones. Of earlier connections, the fabric can still report completions of only the latest
+/// one.
 const NUMBER_BITS: u32 = 52;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
@@ -151,7 +152,8 @@ impl Link {
         }
     }
 
-    /// Posts an inline WRITE, the most frequent request, like [`write`](Link::write).
+    /// Posts an inline WRITE, which is the most frequent request. Arguments and result are those of
+    /// [`write`](Link::write).
     // Without inlining, the call costs 4 % of the time of a broadcast.
     #[inline(always)]
     pub fn write_inline<F: Fabric>(
@@ -166,14 +168,14 @@ impl Link {
         self.posted(posted.is_ok(), signalled)
     }
 
-    /// Posts an inline WRITE whose completion this process awaits and of which the peer need not be notified, like
-    /// [`write`](Link::write).
+    /// Posts an inline WRITE whose completion this process awaits, and of which the fabric need not notify the peer.
+    /// The result is that of [`write`](Link::write).
     pub fn write_quietly<F: Fabric>(&mut self, fabric: &mut F, data: &[u8], target: RemoteSpan) -> Option<u64> {
         let posted = fabric.write_quietly(self.qp, self.next_id(), data, target, true);
         self.posted(posted.is_ok(), true)
     }
 
-    /// Posts any request, like [`write`](Link::write).
+    /// Posts a request of any kind. `awaited` and the result have the same meaning as in [`write`](Link::write).
     #[inline]
     pub fn post<F: Fabric>(&mut self, fabric: &mut F, verb: Verb<'_>, awaited: bool) -> Option<u64> {
         let signalled = awaited || self.queue.signal_next();
@@ -224,7 +226,8 @@ impl Link {
         connects
     }
 
-    /// Ends the connection if the queue pair is broken, and resets it. Returns whether it was broken.
+    /// Ends the connection and resets the queue pair, if the queue pair is broken. A closed link's queue pair is not
+    /// reset. Returns whether the queue pair was broken.
     pub(crate) fn check<F: Fabric>(&mut self, fabric: &mut F) -> bool {
         if fabric.state(self.qp) != QpState::Error {
             return false;

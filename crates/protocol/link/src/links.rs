@@ -16,14 +16,14 @@ pub enum LinkEvent {
     Down(usize),
 }
 
-/// Marks a queue pair that belongs to no link.
+/// Value of [`Links::by_qp`] for a queue pair that belongs to no link.
 const NONE: u32 = u32::MAX;
 
 /// The links of a process in the order in which they were opened, each with the state that its protocol adds.
 #[derive(Debug)]
 pub struct Links<L> {
     list: Vec<L>,
-    /// Index by queue pair, or [`NONE`] for a queue pair that belongs to no link.
+    /// Index of each queue pair's link in `list`, or [`NONE`] for a queue pair that belongs to no link.
     by_qp: Vec<u32>,
 }
 
@@ -96,14 +96,17 @@ impl<L: DerefMut<Target = Link>> Links<L> {
         }
     }
 
-    /// Ends the connection of a link whose queue pair is broken, and resets the queue pair.
+    /// Checks a link's queue pair. If it is broken, ends the connection, resets the queue pair, and returns
+    /// [`LinkEvent::Down`].
     pub fn check<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<LinkEvent> {
         self.list[link].deref_mut().check(fabric).then_some(LinkEvent::Down(link))
     }
 
-    /// Does what [`check`](Self::check) does for a link that is neither up nor closed. Callers call it regularly for
-    /// every link, because the fabric may have refused a reset, and a refused post may be the only sign that a queue
-    /// pair broke.
+    /// Calls [`check`](Self::check) if the link is neither up nor closed, and returns its result. Otherwise returns
+    /// `None`.
+    ///
+    /// Owners call this regularly for every link, for two reasons. The fabric may have refused an earlier reset, which
+    /// must be repeated. And a refused post may be the only sign that a queue pair broke.
     pub fn check_down<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<LinkEvent> {
         let checked = &self.list[link];
         if checked.is_ready() || checked.is_closed() { None } else { self.check(fabric, link) }
