@@ -153,7 +153,7 @@ fn copy_of<const WORDS: usize>(parsed: &Parsed<'_>, source: Source, change: &Tra
         (new[10], new[11], new[12]) = ((va >> 32) as u32, va as u32, change.rkey);
     }
     let mut head = [0; MAX_HEAD_BYTES];
-    // The changes of all words after the second one, as far as the ICRC covers them.
+    // `difference` holds the XOR of old and new header, from word 2 on. Words that the ICRC does not cover stay 0.
     let mut difference = [0; MAX_HEAD_BYTES - 8];
     for (word, (old, new)) in old.iter().zip(&new).enumerate() {
         head[4 * word..4 * word + 4].copy_from_slice(&new.to_be_bytes());

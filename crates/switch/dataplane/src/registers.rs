@@ -91,7 +91,7 @@ cell! {
         sport: u16 = 16,
         /// Session id that the holder chose.
         lock_id: u32 = 32,
-        /// Counts the member lists of all sessions.
+        /// Number of member lists of all sessions so far.
         epoch: u32 = 32,
         /// Time at which the holder's lease was last renewed, in units of 65.536 µs.
         heard: u32 = 32,

@@ -71,7 +71,7 @@ fn invalid_control_packet_renews_no_lease() {
     }
     bed.now_ns = LEASE.as_nanos() as u64 * 5 / 4;
     acked(&bed.left(&Bed::control(3, (FIRST, 0), Operation::Link, &[link(1)])), FIRST, 1);
-    // A valid control packet renews it.
+    // A valid control packet renews the lease.
     let mut bed = self::bed();
     acked(&bed.left(&Bed::control_of(0, FIRST + 2, &payload(&head(Operation::Query), &[]))), FIRST + 2, 3);
     bed.now_ns = LEASE.as_nanos() as u64 * 5 / 4;

@@ -28,7 +28,8 @@ fn each_member_gets_a_copy_with_its_own_numbers_address_and_key() {
         assert_eq!(copy.headers, Headers::Rc(Message::WriteOnlyImm(reth, 99)));
         assert_eq!(copy.payload, b"hello");
     }
-    // The switch acknowledges it, in the sender's numbers, when both members have it.
+    // When both members have acknowledged the packet, the switch acknowledges it to the sender, in the sender's
+    // numbers.
     assert_eq!(bed.all(&Bed::feedback(1, receives_from(1), Syndrome::ACK, 1)), (vec![], vec![Cause::Noted]));
     acked(&bed.left(&Bed::feedback(3, receives_from(3), Syndrome::ACK, 1)), FIRST + 1, 2);
 }

@@ -103,7 +103,7 @@ pub trait SetTransport: Transport {
 /// A WRITE to post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawWrite<'a> {
-    /// Identifies the write in its completion.
+    /// Id of the write, which its completion carries.
     pub id: u64,
     /// Data to write.
     pub data: &'a [u8],

@@ -21,7 +21,7 @@ use stentor_switch::enrol::{Join, Ready, Refusal, ToHost};
 use stentor_switch::registers::{MOST, State};
 use stentor_switch::{Host, Switch};
 
-/// Identifies the connection with a host.
+/// Number of a connection with a host.
 pub(crate) type SessionId = u64;
 
 /// Time to wait for other hosts after the first join.

@@ -69,7 +69,8 @@ pub type Cells = BTreeMap<String, String>;
 pub struct Registers {
     /// Number of the set.
     pub gid: u16,
-    /// Name of the array, rank, fields; in the order of the stages.
+    /// One entry for each register cell: the name of its array, its rank, and its fields. The rank is `None` if the
+    /// array has one cell for the whole set. Entries have the order of the pipeline's stages.
     pub stages: Vec<(String, Option<u8>, Cells)>,
 }
 

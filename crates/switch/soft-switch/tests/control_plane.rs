@@ -194,14 +194,15 @@ fn strangers_and_misconfigured_hosts_are_refused_without_effect() {
     let mut bed = Bed::new(3);
     (0..2).for_each(|rank| bed.add(rank, 2));
     bed.in_one(&[0, 1], 0b11);
-    // A host with the wrong key.
+    // A host with the wrong key is disconnected.
     let mut stranger = bed.dial(bed.host(5, 1), 2, b"another key altogether");
     bed.until("an end", |_| {
         let _ = stranger.hear();
         stranger.error().is_some()
     });
     assert!(matches!(stranger.error(), Some(SessionError::NoKey | SessionError::Closed | SessionError::Broke { .. })));
-    // Noise, more connections than hosts ever open, and silent connections.
+    // 100 connections never join, which is more than the switch keeps before a host has proved the key. Half of them
+    // send invalid bytes, and half send nothing.
     let mut noise: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(bed.control).unwrap()).collect();
     for (n, stream) in noise.iter_mut().enumerate().filter(|(n, _)| n % 2 == 0) {
         let _ = stream.write_all(&vec![n as u8; 700]);

@@ -28,42 +28,42 @@ pub enum Problem {
     /// A name has invalid characters or an invalid length.
     #[error("`{}` is not a valid name", .name.escape_debug())]
     BadName {
-        /// The name.
+        /// The invalid name.
         name: String,
     },
     /// An address cannot belong to an IPv4 host.
     #[error("{key}: bad address `{}`", .address.escape_debug())]
     BadAddress {
-        /// The key.
+        /// Configuration key whose value is the address.
         key: &'static str,
-        /// The configured value.
+        /// The configured address.
         address: String,
     },
     /// Both addresses of the switch are the same.
     #[error("`forward` and `backward` are both {address}")]
     OneAddress {
-        /// The address.
+        /// The address that both `forward` and `backward` have.
         address: String,
     },
     /// A value is not one of the known words.
     #[error("unknown {key} `{}`", .word.escape_debug())]
     UnknownWord {
-        /// The key.
+        /// Configuration key whose value is the word.
         key: &'static str,
-        /// The word.
+        /// The configured word.
         word: String,
-        /// The known words.
+        /// The words that are valid for this key.
         known: &'static str,
     },
-    /// The key's location is neither `env:NAME` nor `file:PATH`.
+    /// The location of the cluster's secret key is neither `env:NAME` nor `file:PATH`.
     #[error("the key must say where it is, not what it is")]
     BadKey,
     /// Only one of `control` and `key` is configured.
     #[error("`{there}` is configured without `{missing}`")]
     Unpaired {
-        /// The key that is present.
+        /// The configuration key that is present.
         there: &'static str,
-        /// The key that is missing.
+        /// The configuration key that is missing.
         missing: &'static str,
     },
     /// No host could ever use this switch.
@@ -72,19 +72,19 @@ pub enum Problem {
     /// A number is out of range.
     #[error("{key} = {value} is outside {min}..={max}")]
     OutOfRange {
-        /// The key.
+        /// Configuration key whose value is the number.
         key: &'static str,
         /// The configured value.
         value: String,
-        /// Minimum.
+        /// Smallest valid value.
         min: u64,
-        /// Maximum.
+        /// Largest valid value.
         max: u64,
     },
     /// A set or a rank occurs twice.
     #[error("{what} {number} occurs twice")]
     Twice {
-        /// `gid` or `rank`.
+        /// The kind of the number: `gid` or `rank`.
         what: &'static str,
         /// The number that occurs twice.
         number: u64,

@@ -30,7 +30,7 @@ fn writes_to_changing_receivers_on_a_lossy_switch() {
             let mask = draw >> 33 & 0b11111;
             let mask = if mask == 0 { 0b11111 } else { mask };
             let to: Vec<u16> = (1..6).filter(|peer| mask >> (peer - 1) & 1 == 1).collect();
-            // Up to three packets.
+            // A write of 1 to 300 words takes up to three packets.
             let (words, at) = ((draw >> 40) as usize % 300 + 1, (draw >> 50) as usize % 200);
             let values: Vec<u64> = (0..words as u64).map(|word| n << 16 | word).collect();
             to.iter().for_each(|peer| expected[usize::from(*peer)][at..at + words].copy_from_slice(&values));
@@ -81,7 +81,7 @@ fn suspended_member_is_left_out_and_settles_when_it_resumes() {
     group.post(&mut bed, 3, &[9], &[1], 16).unwrap();
     bed.until("a write in a life of two", |bed| bed.done.len() == 1);
     bed.stopped.clear();
-    // The copy has waited in the member's socket all the time.
+    // The socket of the member that was stopped still holds a copy of the first write.
     bed.until("that it is settled", |bed| bed.at(0).set_settled(group.set, ProcessId(2)));
     let then = bed.words(2, &group);
     bed.until("a life of three", |bed| bed.at(0).set_reaches(group.set, ProcessId(2)));
