@@ -5,8 +5,8 @@
 pub struct Faults {
     /// Seed of all random choices.
     pub seed: u64,
-    /// Maximum number of polls for which a completion is held back, drawn for each completion. If 0, no completion is
-    /// held back, and the order stays.
+    /// Maximum number of polls for which a completion is held back. The number of polls is drawn for each completion.
+    /// If the maximum is 0, no completion is held back, and completions are not reordered.
     pub hold_polls: u32,
     /// `true` to reorder tagged sends before they are posted, and also WRITE_WITH_IMMs if writes have no order. This
     /// emulates fabrics that do not promise send-after-send.

@@ -23,7 +23,8 @@ const SETUP: Setup = Setup {
     apart: false,
 };
 
-/// A kind of packet that a stranger derives from a packet of the connection, and the counter of its cause.
+/// A kind of packet that a stranger derives from a packet of the connection, and the counter in which the endpoint must
+/// count it.
 struct Kind {
     name: &'static str,
     counter: &'static str,

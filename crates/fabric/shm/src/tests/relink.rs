@@ -76,10 +76,10 @@ fn a_connection_that_breaks_200_times_returns_200_times() {
     }
 }
 
-/// The last life of a process is still connected when the next one sends its hello. The next life waits for the end of
-/// the last one.
+/// The previous life of a process is still connected when the next life sends its hello. The next life is connected
+/// only after the previous one has ended.
 #[test]
-fn the_next_life_of_a_process_waits_for_the_end_of_the_last_one() {
+fn the_next_life_of_a_process_waits_for_the_end_of_the_previous_one() {
     let Raw { socket, mut fabric, directory } = Raw::connected();
     let mut b = ShmFabric::start(config(&directory.0, 1, 3)).unwrap();
     let qp = b.connect(ProcessId(0), SERVICE, QP).unwrap();

@@ -36,7 +36,7 @@ fn a_write_that_the_revocation_overtook_is_not_counted_as_done() {
     let mut pair = Pair::new(QP);
     pair.write(1, 0, &[1], true);
     pair.a.flush();
-    // The write is stored but not checked yet, as if the writer had been stopped here.
+    // The revocation comes between the stores of this write and the writer's check for revocations.
     pair.write(2, 8, &[2], true);
     pair.b.revoke(pair.region_b, ProcessId(0)).unwrap();
     assert_eq!(ends(&poll(&mut pair.a)), [(1, Status::Success), (2, Status::RemoteAccess)]);
