@@ -1,10 +1,11 @@
 //! The groups that are halted at a command that their state machine cannot apply.
 //!
 //! # States of a group
-//! A group is *running*, *announced* or *halted*. The first notice of a member makes it *announced*. [`SETTLED`] later
-//! it counts as *halted*: in the meantime replies to earlier commands arrive. An announced or halted group is *running*
-//! again when no notice has arrived for [`FORGOTTEN`], or when it answers about a later command. Then its members were
-//! restarted with another state machine.
+//! A group is *running*, *announced* or *halted*. A halted member sends halt notices to the client. The first notice
+//! makes the group *announced*. The group becomes *halted* after another [`SETTLED`], in which replies to earlier
+//! commands may still arrive. An announced or halted group becomes *running* again in two cases: no notice has arrived
+//! for [`FORGOTTEN`], or a member has answered a later command. An answer to a later command shows that the members
+//! were restarted with another state machine.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ impl Halts {
         Halts { by_group: vec![None; groups], count: 0 }
     }
 
-    /// Records a member's notice.
+    /// Records a member's notice that `group` is halted at the command with this index.
     #[cold]
     pub(super) fn note(&mut self, group: GroupId, index: u64, now: Duration) {
         let Some(halt) = self.by_group.get_mut(usize::from(group.0)) else { return };
@@ -46,7 +47,7 @@ impl Halts {
         *halt = Some(Halt { index, since, heard: now });
     }
 
-    /// Records an answer about the command with this index.
+    /// Records a member's answer to the command with this index.
     #[inline]
     pub(super) fn note_answer(&mut self, group: GroupId, index: u64) {
         if self.count > 0 {
