@@ -54,7 +54,7 @@ impl Context {
         }
     }
 
-    /// Returns the context with the release build of the command.
+    /// Returns a context in which the steps run the release build of the command `stentor`.
     pub(crate) fn shipped() -> Self {
         Context { profile: Profile::Release, ..Context::new() }
     }

@@ -33,7 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Adds a function, or an `impl`, for each Rust block of a page.
+/// Adds one item to `code` for each Rust block of a page. The item is an `impl` if a comment `methods of TYPE: RUST` is
+/// above the block, and a function otherwise.
 fn add_page(code: &mut String, page: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     let (mut above, mut lines) = (String::new(), text.lines().enumerate());
     while let Some((at, line)) = lines.next() {

@@ -74,7 +74,7 @@ fn real(
 ) -> Result<(Trial, Outages, u64), Failure> {
     let scene = Scene::set(args, captures)?;
     let plan = ClusterRuntime::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
-    // The members, and the first client ids.
+    // Every member and every client id may write a capture.
     let processes = 0..plan.topology().processes() as u16;
     scene.captures.check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
     let play = Play { args, plan: &plan, scene: &scene, interrupt };
