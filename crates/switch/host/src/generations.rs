@@ -276,10 +276,15 @@ impl<T: SetTransport> SwitchSets<T> {
         let Some(ours @ End::QueuePair(pair)) = set.ours.clone() else { return };
         let (longest, all) = (longest_list(set.members.len()), u32::MAX >> (32 - set.members.len()));
         if ready.who & !all != 0 || ready.who >> rank & 1 == 0 {
-            return Self::refused(cm, n, "the switch announces a generation that does not match the members of the set");
+            return Self::refused(
+                cm,
+                n,
+                "the switch announces a generation that does not match the members of the set",
+            );
         }
         if longest > ready.mtu.into() {
-            let why = format!("packets of {} bytes are too short for the list of its members: raise the MTU", ready.mtu);
+            let why =
+                format!("packets of {} bytes are too short for the list of its members: raise the MTU", ready.mtu);
             return Self::refused(cm, n, &why);
         }
         cm.sets.identified |= ready.identified;

@@ -260,9 +260,9 @@ impl<T> SwitchSets<T> {
         let control = self.config.as_ref().map(|config| config.control.to_string()).unwrap_or_default();
         self.note(match &what {
             Ok(()) => format!("the switch at {control} is there: one write reaches all members of a set"),
-            Err(why) => format!(
-                "the switch at {control} cannot be used. Until it can, each peer receives its own write: {why}"
-            ),
+            Err(why) => {
+                format!("the switch at {control} cannot be used. Until it can, each peer receives its own write: {why}")
+            }
         });
         self.said = Some(what);
     }

@@ -21,7 +21,9 @@ impl<T: SetTransport> SwitchSets<T> {
     ) -> Result<(), PostError> {
         let missing = || if cm.sets.config.is_none() { NO_SETS } else { PostError::UnknownQp(qp) };
         let state = cm.state(qp).ok_or_else(missing)?;
-        let n = cm.set_of(qp).ok_or(PostError::Unsupported("copies by the network on a queue pair that does not belong to a set"))?;
+        let n = cm
+            .set_of(qp)
+            .ok_or(PostError::Unsupported("copies by the network on a queue pair that does not belong to a set"))?;
         let state = if is_alive { state } else { QpState::Error };
         if state != QpState::Ready {
             return Err(PostError::NotReady { qp, state });

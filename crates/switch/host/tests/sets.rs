@@ -253,7 +253,11 @@ fn each_process_connects_its_one_queue_pair_to_the_switch() {
     assert_eq!((sends.size, sends.rank, receives.rank, sends.life), (2, 0, 1, 1));
     three.both_ready(7);
     assert_eq!(three.at(A).transport.log, ["begin", "meet 0x500 127.0.1.1 1001", "ready"]);
-    assert_eq!(three.at(B).transport.log, ["begin", "meet 0x501 127.0.1.2 1001"], "a receiver does not get ready to send");
+    assert_eq!(
+        three.at(B).transport.log,
+        ["begin", "meet 0x501 127.0.1.2 1001"],
+        "a receiver does not get ready to send"
+    );
     for host in MEMBERS {
         assert_eq!(three.at(host).events, [Event::Connected { qp: QpId(0), peer: host }]);
     }
@@ -401,7 +405,9 @@ fn end_of_a_session_ends_the_generation() {
     three.both_ready(7);
     three.line(A).send(b"nonsense").unwrap();
     three.until("both broken", |three| MEMBERS.iter().all(|host| three.at(*host).state() == QpState::Error));
-    let said = MEMBERS.iter().filter(|host| three.at(**host).notes.iter().any(|note| note.contains("does not answer like a switch")));
+    let said = MEMBERS
+        .iter()
+        .filter(|host| three.at(**host).notes.iter().any(|note| note.contains("does not answer like a switch")));
     assert_eq!(said.collect::<Vec<_>>().len(), 1);
     MEMBERS.iter().for_each(|host| reset(three.at(*host)));
     three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 2));

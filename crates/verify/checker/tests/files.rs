@@ -103,7 +103,11 @@ fn lives_of_a_member_are_ordered_by_the_clock_of_their_times() {
     // The last life counts. It crashed, so nothing is required of `a`.
     let crashed = file(ONE, "", &[recover(30, "a", 10, 2), crash(31, "a", 10)]);
     let files = [multicasts.clone(), file(ONE, "", &all("b", 5)), first.clone(), crashed];
-    assert_eq!(check_in_any_order(&files, true).properties["M2"].as_str(), "not_checked", "`b` alone is not a majority");
+    assert_eq!(
+        check_in_any_order(&files, true).properties["M2"].as_str(),
+        "not_checked",
+        "`b` alone is not a majority"
+    );
     // The crash that another process recorded is that of the first life.
     let seen = file(ONE, "", &[crash(20, "a", 20)]);
     let last = file(ONE, "", &[recover(30, "a", 10, 2)]);
@@ -598,5 +602,9 @@ fn a_message_after_the_end_of_its_clients_history_may_be_a_missing_line() {
     };
     assert_eq!(summary(&[1]), "a delivered [c,2], which nobody multicast (or a line of c's history is missing)");
     assert_eq!(summary(&[2]), "a delivered [c,1], which nobody multicast");
-    assert_eq!(summary(&[1, 3]), "a delivered [c,2], which nobody multicast", "the client's history continues after it");
+    assert_eq!(
+        summary(&[1, 3]),
+        "a delivered [c,2], which nobody multicast",
+        "the client's history continues after it"
+    );
 }

@@ -88,7 +88,11 @@ fn complete_set_gets_a_generation_at_once() {
     let first = said[0].1;
     assert_eq!((first.who, first.mtu, first.gid, first.generation), (0b111, 1024, 0, 9 << 32 | 1));
     assert_eq!(bed.sets(), [0]);
-    assert_eq!(bed.switch.arrays().view(0).unwrap().session.lease, ((502 * MS) >> 16) as u32, "the longest lease applies");
+    assert_eq!(
+        bed.switch.arrays().view(0).unwrap().session.lease,
+        ((502 * MS) >> 16) as u32,
+        "the longest lease applies"
+    );
 }
 
 #[test]

@@ -84,8 +84,7 @@ fn of_cycle(calls: &[Call], cycle: &[(u32, Why)]) -> Counterexample {
         format!("call {call} comes before call {next}: {because}")
     }));
     let texts: Vec<String> = cycle.iter().chain(&cycle[..1]).map(|(call, _)| call.to_string()).collect();
-    let summary =
-        format!("{rule}: the order that these calls require has a cycle, {}", texts.join(" → "));
+    let summary = format!("{rule}: the order that these calls require has a cycle, {}", texts.join(" → "));
     Counterexample { rule, summary, calls: numbers, lines }
 }
 

@@ -191,7 +191,9 @@ impl Lives {
         for (at, other) in lives.iter().enumerate() {
             if let Some(one) = lives[..at].iter().find(|one| !apart(one, other)) {
                 let (one, other) = (&self.files[one.file].0, &self.files[other.file].0);
-                return Err(format!("those in {one} and {other} overlap in time, and their numbers contradict their times"));
+                return Err(format!(
+                    "those in {one} and {other} overlap in time, and their numbers contradict their times"
+                ));
             }
         }
         Ok(())

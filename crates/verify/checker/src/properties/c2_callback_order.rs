@@ -30,7 +30,8 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             && !disturbed
             && let Some(lost) = log.sends.get(log.sent.len())
         {
-            let summary = format!("{name} never got a report of the write of message {} of {connection_name}", log.sent.len());
+            let summary =
+                format!("{name} never got a report of the write of message {} of {connection_name}", log.sent.len());
             return view.violated(summary, [lost]);
         }
     }

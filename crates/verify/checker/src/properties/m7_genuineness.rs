@@ -41,8 +41,11 @@ impl Genuineness {
             }
             if let Some(stranger) = stranger(message, kept.event.process, to, view.cluster) {
                 let (process, text) = (view.name(stranger), view.text(*index));
-                let why =
-                    if message.sent.is_some() { "is neither its sender nor a destination" } else { "no multicast of it is recorded" };
+                let why = if message.sent.is_some() {
+                    "is neither its sender nor a destination"
+                } else {
+                    "no multicast of it is recorded"
+                };
                 let summary = format!("{process} took part in {text} and {why}");
                 return view.example(summary).multicast(*index).kept(kept).violated();
             }

@@ -12,7 +12,10 @@ pub(super) fn told(watch: &mut SetWatch, told: &Told) -> Result<(), String> {
         return Ok(());
     }
     if place >= stream.len() {
-        return Err(format!("an answer to rank {} acknowledges {:#08x}, which the rank never posted", told.rank, told.up_to));
+        return Err(format!(
+            "an answer to rank {} acknowledges {:#08x}, which the rank never posted",
+            told.rank, told.up_to
+        ));
     }
     for at in stream.sound..=place {
         let Some(packet) = stream.packet(at) else { continue };

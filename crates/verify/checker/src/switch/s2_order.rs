@@ -44,7 +44,9 @@ pub(super) fn executed(watch: &mut SetWatch, rank: u8, at: u32) -> Result<(), St
         return Err(format!("rank {rank} executed packet {place} of rank {from} where {expected:?} was next"));
     }
     match inside {
-        Some(other) if other != from => Err(format!("rank {rank} executed a packet of {from} inside a message of {other}")),
+        Some(other) if other != from => {
+            Err(format!("rank {rank} executed a packet of {from} inside a message of {other}"))
+        }
         _ => Ok(()),
     }
 }

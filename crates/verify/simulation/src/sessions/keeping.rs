@@ -138,7 +138,8 @@ impl ClientActor {
                 let group = refused.map_or(GroupId(0), |(group, _)| group);
                 let mut ledger = shared.ledger.borrow_mut();
                 if !caller.key().pairs.iter().any(|pair| ledger.has_ended(pair.group, session)) {
-                    ledger.violate("X5", format!("no group knows session {session}, although it has ended in no group"));
+                    ledger
+                        .violate("X5", format!("no group knows session {session}, although it has ended in no group"));
                 }
                 drop((disk, counts, ledger));
                 self.caller = None;
