@@ -67,7 +67,8 @@ impl ObserverBuilder {
     /// Returns why no member serves the observer, with the reason of each member and the remedy.
     pub fn connect(self) -> Result<Observer, ObserveError> {
         let runtime = self.cluster.runtime();
-        let named = |problem: Problem| ObserveError { group: runtime.group_name(self.group.0).to_owned(), problem };
+        let named =
+            |problem: Problem| ObserveError { group: Some(runtime.group_name(self.group.0).to_owned()), problem };
         if runtime.config().fabric() == FabricKind::Sim {
             return Err(named(Problem::Simulated));
         }

@@ -13,9 +13,10 @@ debug_as_display!(ObserveError);
 /// [`Observer::next`](crate::Observer::next) tries again, and a later observer can continue from
 /// [`Observer::position`](crate::Observer::position).
 #[derive(Error)]
-#[error("group {group} is not observed: {problem}; {}", .problem.remedy())]
+#[error("{}{problem}; {}", place(.group.as_deref()), .problem.remedy())]
 pub struct ObserveError {
-    pub(super) group: String,
+    /// Name of the group. Bytes that are no position belong to no group.
+    pub(super) group: Option<String>,
     pub(super) problem: Problem,
 }
 
@@ -88,7 +89,7 @@ pub(super) enum Problem {
 
 impl From<Problem> for ObserveError {
     fn from(problem: Problem) -> Self {
-        ObserveError { group: "?".to_owned(), problem }
+        ObserveError { group: None, problem }
     }
 }
 
@@ -144,6 +145,10 @@ impl Problem {
         };
         remedy.to_owned()
     }
+}
+
+fn place(group: Option<&str>) -> String {
+    group.map_or(String::new(), |group| format!("group {group} is not observed: "))
 }
 
 fn told(faults: &[(String, Fault)]) -> String {

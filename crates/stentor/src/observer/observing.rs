@@ -84,7 +84,8 @@ impl Observer {
     pub(super) fn new(plan: Plan, targets: Vec<Target>, from: Option<ObservedPosition>) -> Result<Self, ObserveError> {
         let group = plan.runtime.group_name(plan.group.0).to_owned();
         let descriptor = Descriptor::new(None);
-        let descriptor = descriptor.map_err(|error| ObserveError { group, problem: Problem::System(error) })?;
+        let descriptor =
+            descriptor.map_err(|error| ObserveError { group: Some(group), problem: Problem::System(error) })?;
         // Observers on one host distribute themselves over the members.
         let first = std::process::id() as usize % targets.len().max(1);
         let round = Round { first, made: 0, faults: Vec::new(), pause: PAUSE.0 };
@@ -170,7 +171,7 @@ impl Observer {
     }
 
     fn failed(&self, problem: Problem) -> ObserveError {
-        ObserveError { group: self.plan.runtime.group_name(self.plan.group.0).to_owned(), problem }
+        ObserveError { group: Some(self.plan.runtime.group_name(self.plan.group.0).to_owned()), problem }
     }
 
     /// Makes one step. Returns whether another step may follow at once.

@@ -93,7 +93,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
             let error = ObservedPosition::from_bytes(&damaged).expect_err("damaged");
-            assert!(error.to_string().contains("no position"), "{error}");
+            assert!(error.to_string().contains("not a position"), "{error}");
             assert!(ObservedPosition::from_bytes(&bytes[..at]).is_err());
         }
         assert!(ObservedPosition::from_bytes(&[&bytes[..], &[0]].concat()).is_err());

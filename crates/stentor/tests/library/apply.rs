@@ -177,7 +177,7 @@ fn a_poisoned_leader_hands_over_and_votes_but_cannot_be_inspected() {
     let named = until("it is named", || bed.status(second).others.iter().find_map(|other| other.poisoned));
     assert_eq!((named, bed.counts(leader)), (6, 5));
     let error = bed.node(leader).inspect(|machine| machine.sum).expect_err("it is poisoned");
-    assert!(error.to_string().contains("has panicked at command 6; mend"), "{error}");
+    assert!(error.to_string().contains("has panicked at command 6; correct"), "{error}");
     thread::sleep(Duration::from_millis(300));
     assert!(bed.status(leader).poisoned.is_some(), "its vote is needed");
     let error = bed.nodes[leader].take().expect("it runs").stop().err().expect("it has no value");

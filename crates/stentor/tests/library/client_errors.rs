@@ -115,7 +115,7 @@ fn debug_equals_display_with_the_remedy() {
     check(&unavailable, "NodeHandle::status");
     check(&Why::NotAsked(unavailable), "NodeHandle::status");
     check(&CallError::NotApplied(unavailable), "NodeHandle::status");
-    check(&CallError::ReplyTooLong(group), "raise it");
+    check(&CallError::ReplyTooLong(group), "raise `reply_bytes`");
     check(&NotSent::Full, "send again");
 }
 

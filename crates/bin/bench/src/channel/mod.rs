@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(told, [(8, 15), (8, 20), (8, 60), (LARGE, 30)]);
         let above: Vec<_> = rows.iter().map(|row| row.above_pingpong_us.map(|above| (above * 100.0).round())).collect();
         assert_eq!(above, [Some(-225.0), Some(-200.0), None, None]);
-        assert!(rows[1].name.contains("notes"), "{}", rows[1].name);
+        assert!(rows[1].name.contains("apart"), "{}", rows[1].name);
         assert_eq!((rows[2].p50_us, rows[2].rounds), (Some(3.0), 3));
     }
 }

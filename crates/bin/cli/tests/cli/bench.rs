@@ -57,7 +57,7 @@ fn message_rows_are_compared_with_each_other_and_a_bare_operation() {
             assert!(figure > 0.0 && row["ratio"].as_f64().unwrap() > 0.0, "{row}");
             assert!(row["bound"]["what"].as_str().unwrap().contains("WRITE_WITH_IMM"), "{row}");
         }
-        for way in ["counted", "in place", "the notes"] {
+        for way in ["counted", "in place", "apart"] {
             assert!(rows(&document).iter().any(|row| row["name"].as_str().unwrap().contains(way)), "{way}");
         }
     }
