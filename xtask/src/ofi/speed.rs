@@ -145,7 +145,7 @@ mod tests {
         };
         let mut rows = Vec::new();
         for bytes in SIZES {
-            rows.push(latency("channel, length+payload", bytes, 90.0, 90.0));
+            rows.push(latency("channel, length+payload, length and payload apart", bytes, 90.0, 90.0));
             rows.push(latency("channel, eager, sent and read in place", bytes, 1.0, 1.0));
             rows.push(latency("channel, eager", bytes, 10.0 * times, 12.0 + above));
             rows.push(latency("fi_pingpong of libfabric (the mean of a round)", bytes, 12.0, 12.0));

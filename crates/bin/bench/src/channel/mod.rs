@@ -90,7 +90,6 @@ impl Subject {
             Subject::Default => format!("channel, {scheme}"),
             Subject::InPlace if every_byte => format!("channel, {scheme}, sent and read in place, every byte"),
             Subject::InPlace => format!("channel, {scheme}, sent and read in place"),
-            Subject::Apart if tagged => format!("channel, {scheme}"),
             Subject::Apart => format!("channel, {scheme}, length and payload apart"),
         }
     }
