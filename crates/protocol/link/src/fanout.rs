@@ -53,8 +53,8 @@ impl JoinedSets {
         Ok(())
     }
 
-    /// Joins broken sets again, except those of senders that are `left`. Sets for which that fails are retried with the
-    /// next call.
+    /// Joins broken sets again, except those of senders for which `left` returns `true`. Sets for which that fails are
+    /// retried with the next call.
     pub fn mend<F: Fabric>(&self, fabric: &mut F, left: impl Fn(ProcessId) -> bool) {
         for (sender, set) in &self.0 {
             if !left(*sender) && fabric.state(*set) == QpState::Error {

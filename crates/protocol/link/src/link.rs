@@ -24,7 +24,7 @@ pub struct Link {
     qp: QpId,
     peer: ProcessId,
     state: State,
-    /// Number of resets so far.
+    /// Number of times that the queue pair was found broken.
     connection_id: u64,
     queue: SendQueue,
 }
@@ -77,7 +77,7 @@ impl Link {
         self.state == State::Closed
     }
 
-    /// Returns the number of the present connection, which is the number of times that the queue pair broke.
+    /// Returns the number of the present connection, which is the number of times that the queue pair was found broken.
     #[inline]
     #[must_use]
     pub fn connection_id(&self) -> u64 {

@@ -33,7 +33,7 @@ pub struct EndpointConfig {
     pub connections: u16,
     /// Number of requests in the send queue of one queue pair.
     pub send_depth: u32,
-    /// Service of the queue pairs.
+    /// Service of the queue pairs, which is a number. Both ends must configure the same one.
     pub service: Service,
     /// First purpose of the endpoint's regions. The endpoint uses two purposes per process, from this one upwards.
     pub first_purpose: Purpose,

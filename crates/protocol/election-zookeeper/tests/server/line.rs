@@ -62,7 +62,7 @@ fn leadership_goes_to_the_named_successor_only() {
     assert_eq!(refused(&mut group, 0, 4), Err(HandOverError::NotReady { process: MEMBERS[4] }));
     assert_eq!(refused(&mut group, 0, 0), Ok(()));
     group.until("the leader has read the whole line", |group| group.0[0].election.status().line.len() == 4);
-    // The third candidate behind is preferred, and those between move behind it.
+    // The third candidate behind the leader is preferred, and the two before it move behind it.
     assert_eq!(refused(&mut group, 0, 3), Ok(()));
     let took = group.until("p3 leads", |group| group.0[3].leader() == Some((2, 3)));
     println!("handed over to the last of four after {took:?}");

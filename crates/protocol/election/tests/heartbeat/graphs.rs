@@ -89,8 +89,9 @@ struct Came {
     leader: Option<usize>,
 }
 
-/// Runs a whole group with this leader, or an empty one, that is cut to the graph. Checks that exactly one leader
-/// remains if any member is connected to a majority, and otherwise none.
+/// Cuts the links of a group to those of the graph, and runs the group. With `leader`, the group is settled under this
+/// leader before the cut. Without it, all members start after the cut. Checks that exactly one leader remains if any
+/// member is connected to a majority, and otherwise none.
 fn ends(graph: &Graph, leader: Option<usize>, mutant: Mutant) -> Result<Came, String> {
     let members = graph.len();
     let mut world = match leader {
@@ -125,7 +126,7 @@ fn ends(graph: &Graph, leader: Option<usize>, mutant: Mutant) -> Result<Came, St
     Ok(Came { settled, resigned, leader: leads.first().copied() })
 }
 
-/// Runs every graph over these pairs, from every first leader and from an empty group.
+/// Runs every graph over these pairs, with every first leader and with members that start after the cut.
 fn all(members: usize, pairs: &[(usize, usize)], one_way: bool) {
     let (mut worst, mut runs, mut resigned, mut led, mut moved) = (0, 0, 0, 0, 0);
     for bits in 0..1_u32 << pairs.len() {
