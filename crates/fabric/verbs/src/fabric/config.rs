@@ -18,8 +18,8 @@ pub struct VerbsConfig {
     pub port: Option<u8>,
     /// Index of the GID in the port's table. `None` uses the GID that represents this process's address.
     pub gid_index: Option<u32>,
-    /// NUMA node whose devices are preferred. `None` prefers the node to which this process is bound, but only within
-    /// one network.
+    /// NUMA node whose devices are preferred. `None` prefers the node to which this process is bound, but only among
+    /// devices of one network, because processes on different nodes must reach each other.
     pub numa_node: Option<u32>,
     /// Payload of a packet, in bytes; the smaller value of both ends is used. `None` uses the port's MTU.
     pub mtu: Option<u32>,
