@@ -87,7 +87,7 @@ impl Case<'_> {
         if self.held() { self.rule_holder(control) } else { self.rule_other(control.head.operation) }
     }
 
-    /// Rules on a packet before which another one is missing or not acknowledged yet.
+    /// Rules on a packet while an earlier one is missing or not acknowledged yet.
     fn rule_ahead(&self, state: State) -> Ruling {
         match state {
             State::Active if self.held() => match self.psn.distance(self.session.top) {

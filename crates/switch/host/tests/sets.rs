@@ -221,7 +221,7 @@ impl Three {
         self.line(host).send(&bytes[..length]).unwrap();
     }
 
-    /// Announces a generation to one host, with the host's last join.
+    /// Announces a generation to one host, as the answer to the host's last join.
     fn ready(&mut self, host: ProcessId, generation: u64) {
         let Join { life, .. } = self.joined[host.index()].unwrap();
         let [forward, backward] = [Ipv4Addr::new(127, 0, 1, 1), Ipv4Addr::new(127, 0, 1, 2)];
@@ -361,7 +361,7 @@ fn receiver_leaves_when_it_loses_the_sender() {
     three.both_ready(7);
     three.hosts[0] = None;
     three.until("left", |three| three.at(B).state() == QpState::Error);
-    // In the other direction, a lost receiver need not be asked.
+    // In the other direction, the sender loses a receiver, and need not wait for its reply.
     reset(three.at(B));
     three.start(A);
     three.at(A).join().unwrap();
