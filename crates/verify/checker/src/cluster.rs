@@ -83,7 +83,7 @@ const ENTRIES: [&str; 2] = ["/time", "/version"];
 #[derive(Clone, Debug, Default)]
 pub struct ClusterBuilder {
     groups: Vec<(String, Vec<String>)>,
-    /// The parts of the cluster that are valid independent of other parts.
+    /// The cluster without its groups. Its clients and faulty processes are validated together with the groups.
     cluster: Cluster,
 }
 

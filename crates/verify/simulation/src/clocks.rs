@@ -26,7 +26,8 @@ const STREAM: u64 = 405;
 /// True time at the beginning, in nanoseconds since 1970.
 pub(crate) const EPOCH_NS: u64 = 1_795_000_000_000_000_000;
 const YEAR_NS: i64 = 365 * 86_400 * 1_000_000_000;
-/// The bound on clock errors, in nanoseconds. A right clock differs from true time by at most a quarter of the bound.
+/// The bound on clock errors, in nanoseconds. A right clock differs from true time by at most a quarter of the bound,
+/// or half of it if groups differ.
 pub(crate) const BOUND_NS: u64 = 100_000;
 const RIGHT_NS: u64 = BOUND_NS / 4;
 /// Maximum error of a group's common time if groups differ, in nanoseconds.

@@ -23,7 +23,7 @@ fn named() -> Vec<(&'static str, usize, Graph)> {
     }
     all.push(("ring", 5, Graph::ring(5)));
     all.push(("end of a chain", 5, Graph::of_edges(5, &[(0, 1), (1, 2)])));
-    // No packets pass from a member to the next but one. They do pass in the other direction.
+    // No packets pass from a member to the second one after it. They do pass in the other direction.
     let one_way: Vec<_> = (0..5).map(|n| (n, (n + 2) % 5)).collect();
     all.push(("one-way ring", 5, Graph::without(5, &one_way)));
     all.push(("two halves", 5, Graph::of_edges(5, &[(0, 1), (2, 3)])));

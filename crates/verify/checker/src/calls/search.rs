@@ -197,9 +197,9 @@ impl<'a, M: Model> Search<'a, M> {
         !meet && (!optional || self.ranks.rank(next) < self.ranks.rank(last))
     }
 
-    /// Returns whether one of the first `framed` commands of the row could as well come after `next`, the calls that
-    /// were placed right after the row. The search tries that order elsewhere. `saved` is the change of the only call
-    /// without a frame.
+    /// Returns whether one of the first `framed` commands of the row could as well come after the calls `next`, which
+    /// come right after the row. The search tries that order elsewhere. `saved` has the states that the latest command
+    /// replaced, because that command has no frame yet.
     fn has_spare(&self, framed: usize, saved: &[(usize, M::State)], next: &[u32]) -> bool {
         if framed == 0 {
             return false;

@@ -115,8 +115,8 @@ pub enum Fault {
         /// Duration of the fault.
         for_ns: u64,
     },
-    /// The process does not run for longer than its windows and rings last. Its NIC continues to serve its memory. Only
-    /// a minority of each group is stopped at once.
+    /// The process is stopped for so long that windows and rings fill up. Its NIC continues to serve its memory. Only a
+    /// minority of each group is stopped at once.
     Stop {
         /// The process.
         who: Target,
@@ -209,13 +209,13 @@ stentor_fabric_sim::counts! {
         slow_leaders,
         /// Other processes that did not run for some time.
         stalled_followers,
-        /// Leaders that did not run for longer than windows and rings last.
+        /// Leaders that were stopped for so long that windows and rings fill up.
         leaders_stopped,
-        /// Other members that did not run for longer than windows and rings last.
+        /// Other members that were stopped for so long.
         followers_stopped,
-        /// Clients that did not run for longer than windows and rings last.
+        /// Clients that were stopped for so long.
         clients_stopped,
-        /// Processes that were stopped for longer than windows and rings last while another process was stopped, too.
+        /// Processes that were stopped for so long while another process was stopped, too.
         several_stopped,
         /// Members that another member expelled because they did not run.
         members_expelled,

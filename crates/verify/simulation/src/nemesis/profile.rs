@@ -24,8 +24,8 @@ pub enum Profile {
     Rejoins,
     /// The faults of `Rejoins`, with applications whose states are many times as large as a ring.
     States,
-    /// Members and clients do not run for longer than windows and rings last, several of them at a time, but only a
-    /// minority of each group.
+    /// Members and clients are stopped for so long that windows and rings fill up, several of them at a time, but only
+    /// a minority of each group.
     ///
     /// A run fails if a client has no room for longer than 0.9 ms of virtual time, or if a group owes a message and
     /// delivers nothing for as long while there are faults. Time in which a client is stopped does not count: it may

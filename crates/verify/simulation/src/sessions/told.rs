@@ -7,7 +7,7 @@ use stentor_session::{Position, Why};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
     /// The call is applied: group, position and reply, which is `None` if it was too long. For a read outside the
-    /// order, it is the position up to which the answer includes the order.
+    /// order, the position is the one up to which the answer includes the order.
     Applied(Vec<(GroupId, Position, Option<Vec<u8>>)>),
     /// The call is applied nowhere and never will be. For a read outside the order: no answer arrived in time at the
     /// process that sent the read.
