@@ -326,7 +326,7 @@ calm 1 00000000000000ee 00000000000000ff
     #[test]
     fn the_docs_name_every_profile_and_the_number_of_seeds() {
         let root = Context::new().root;
-        // A sentence may be broken anywhere.
+        // A line may end at any word of a sentence, so all words are joined by single blanks.
         let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let read = |file: &str| words(fs::read_to_string(root.join(file)).unwrap());
         let table = read("docs/oracle.md");

@@ -77,7 +77,7 @@ impl Cpg {
     }
 
     fn symbol<T>(&self, name: &str) -> Result<Symbol<'_, T>> {
-        // SAFETY: each caller names a function of `cpg.h` and gives the function's type there.
+        // SAFETY: each caller names a function of `cpg.h`, and `T` is the type with which `cpg.h` declares it.
         unsafe { self.0.get(name.as_bytes()) }.with_context(|| format!("libcpg has no {name}"))
     }
 

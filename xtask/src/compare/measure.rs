@@ -189,8 +189,8 @@ pub(super) fn pingpong(
     lines(programs, system, setting, shapes)?.iter().map(|line| pingpong_of(line)).collect()
 }
 
-/// Parses the payload, 1, and the last line of `fi_pingpong`: payload, sent, acknowledged, total, time, MB/s, µs one
-/// way, millions per second.
+/// Parses the payload, the number of outstanding messages, which is 1, and the last line of `fi_pingpong`. That last
+/// line has payload, sent, acknowledged, total, time, MB/s, µs one way, millions per second.
 fn pingpong_of(line: &str) -> Result<Figures> {
     let wrong = || format!("{line:?} is not a line of fi_pingpong");
     let words: Vec<_> = line.split_whitespace().collect();

@@ -86,7 +86,7 @@ const EVERYWHERE: &[&str] = &[
     "unshare",
     "wc",
 ];
-/// Programs that are installed with the C compiler, which `gcc` needs.
+/// Programs that are installed together with the C compiler `gcc`, because `gcc` depends on their package.
 const BINUTILS: &[&str] = &["strip"];
 /// Programs of the toolchain that builds `xtask`.
 const TOOLCHAIN: &[&str] = &["rustdoc"];

@@ -87,7 +87,7 @@ fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
         });
     }
     let (judged, beside) = judged_and_beside(LARGE)?;
-    // The ratio of two rates is the bound's rate by the channel's.
+    // For rates, the document's ratio is the bound's rate divided by the channel's.
     let (ratio, beside) = (1.0 / number(judged, "ratio")?, 1.0 / number(beside, "ratio")?);
     let (ours, theirs) = (number(judged, "mb_per_s")?, bound(judged)? * LARGE as f64 / 1e6);
     all.push(Judged {

@@ -1,4 +1,4 @@
-//! Compares the store with a Redis server, etcd, and a gateway with its own store.
+//! Compares the store with a Redis server, with etcd, and with a gateway that serves a store in its own process.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -69,7 +69,7 @@ pub(super) fn benchmark(port: u16, test: &str, pipeline: u32, clients: u32) -> R
 const RUNS: usize = 5;
 const TESTS: [&str; 4] = ["set", "get", "incr", "mset"];
 
-/// Compares the store with a Redis server and etcd.
+/// Compares the store with a Redis server, with etcd, and with a gateway that serves a store in its own process.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let program = programs::store(context, true)?;
