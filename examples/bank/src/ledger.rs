@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Account, Leg, Order, Refusal, Side, Totals, TransferId};
 
-/// Maximum sum of all deposits of a group. With up to 1024 groups all money is below 2^63, so no credit overflows.
+/// Maximum sum of all deposits of a group. With up to 1024 groups all money is at most 2^63, so no credit overflows.
 pub const DEPOSITS: u64 = 1 << 53;
 
 /// The accounts of one group and its legs of open transfers. These invariants hold after every operation:
