@@ -101,7 +101,7 @@ fn round_trip(runs: bool) -> f64 {
     })
 }
 
-/// Measures the round trip of packets of equal size over plain sockets.
+/// Measures the round trip over plain sockets, with packets as long as those of an 8-byte WRITE.
 fn plain_round_trip() -> f64 {
     const BYTES: usize = 12 + 16 + 8 + 4;
     let socket = |last| {
@@ -224,8 +224,8 @@ fn bandwidth_beside(mut stranger: Option<&mut Stranger>, runs: bool) -> (f64, u6
     })
 }
 
-/// Measures the payload that arrives in datagrams of equal size and in equal batches, in bytes per second. Both sides
-/// only compute a CRC over the payload.
+/// Measures the payload that arrives over plain sockets, in bytes per second. Packets are as long as in [`bandwidth`],
+/// and are sent in batches of the same size. Both sides only compute a CRC over the payload.
 fn plain_bandwidth(runs: bool) -> f64 {
     let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("sockets");
     let mut to = Port::open(address(2).into(), Mode::Plain, 2).expect("sockets");

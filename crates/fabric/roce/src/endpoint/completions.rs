@@ -50,7 +50,8 @@ impl CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Handles the reset of a queue pair. Completions of its earlier life are still reported but no longer free slots.
+    /// Handles the reset of a queue pair. Completions of its earlier life are still reported, but polling them frees no
+    /// slot any more.
     pub(crate) fn forget_places(&mut self, qp: QpId) {
         for entry in self.entries.iter_mut().filter(|entry| entry.completion.qp == qp) {
             entry.frees = Frees::Send(0);

@@ -64,7 +64,8 @@ impl Requester {
     /// Handles an acknowledgement: all requests up to `psn` were executed.
     fn acknowledge(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
         if !self.retire(psn.next(), hearing.completions) {
-            // The response of an earlier READ or atomic was lost, because the peer sent it before this acknowledgement.
+            // An earlier READ or atomic has no response yet. The peer sent the response before this acknowledgement, so
+            // the response is lost.
             self.lost(self.una, hearing);
         }
         self.progress(hearing.now);

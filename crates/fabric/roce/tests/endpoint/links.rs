@@ -84,7 +84,8 @@ struct Reno {
     window: f64,
     next: u64,
     in_flight: VecDeque<u64>,
-    /// Number of a packet. For losses of earlier packets, the window was already halved.
+    /// Number of the next packet when the window was last halved. The loss of an earlier packet does not halve the
+    /// window again.
     recovered: u64,
     delivered: u64,
     /// Time of the last acknowledgement, in nanoseconds.

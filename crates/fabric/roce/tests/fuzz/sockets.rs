@@ -46,7 +46,7 @@ fn strangers_runs_are_counted_by_packet_and_reach_only_granted_memory() {
     let seed = number_of_environment("STENTOR_FUZZ_SEED", 0);
     let mut random = SplitMix64(seed);
     let (since, mut victims, mut packets, mut runs, mut written) = (Instant::now(), 0_u64, 0, 0_u64, 0_u64);
-    // The adversary writes to few victims, because most queue pairs break before.
+    // The adversary writes to the memory of few victims, because most queue pairs break before any of its writes.
     while since.elapsed() < time || runs < 50 || written == 0 && victims < 10_000 {
         victims += 1;
         let config = PeerConfig { mode: Some(Mode::Plain), runs: true, ..PeerConfig::new(address(2).into()) };
