@@ -42,7 +42,7 @@ pub enum RegisterError {
     },
 }
 
-/// The reason why access was not granted or revoked.
+/// The reason why a grant or a revocation of access failed.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AccessError {
     /// No region has this id.
@@ -68,7 +68,7 @@ pub enum AccessError {
     },
 }
 
-/// The reason why a queue pair was not created or reset.
+/// The reason why the creation or the reset of a queue pair failed.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ConnectError {
     /// The cluster has no such process.

@@ -291,12 +291,12 @@ fn closed(name: &str) -> Option<Errno> {
 
 /// Makes reads from a descriptor non-blocking.
 pub(crate) fn non_blocking(descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open while it is borrowed. Both calls change only its flags.
+    // SAFETY: the descriptor is open while it is borrowed. This call only reads its flags.
     let flags = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFL) };
     if flags < 0 {
         return Err(Errno::last());
     }
-    // SAFETY: as above.
+    // SAFETY: the descriptor is still borrowed. This call changes only its flags.
     let set = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
     Errno::check(set)
 }

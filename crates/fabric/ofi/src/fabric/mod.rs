@@ -2,8 +2,9 @@
 //!
 //! Every life of a queue pair has an endpoint of its own. The provider executes WRITE, READ, atomics and tagged
 //! messages. A SEND is split into pieces. The pieces arrive in buffers of the receiving end and are copied from there
-//! into the receive, because the provider's own receives are not consumed by WRITE_WITH_IMM and set no time limit for a
-//! sender that waits for one. A request that needs a receive waits at the sender until the receiver has reported one.
+//! into the receive. The provider's own receives do not suffice: a WRITE_WITH_IMM does not consume one, and a sender
+//! would wait for one without a time limit. A request that needs a receive waits at the sender until the receiver has
+//! reported one.
 //!
 //! # Protection
 //!
@@ -317,7 +318,7 @@ impl Device for OfiDevice {
     }
 
     fn arm(&mut self) {
-        // Ignore writes that landed earlier: only later ones ring.
+        // Query the counters of landed writes once, so that only later writes set `rung`.
         self.ends.iter_mut().filter_map(|qp| qp.life.as_mut()).for_each(|life| _ = life.has_landed());
         // `may_wait` resets descriptors that are already readable.
         for _ in 0..4 {

@@ -46,8 +46,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 pub(crate) struct Bell {
     pub(crate) fd: i32,
-    /// Queued events. An event of a context consists of its type and its subject, an event of a channel of 0 and the
-    /// completion queue.
+    /// Queued events. An event of a context is its type and its subject. An event of a channel is 0 and the completion
+    /// queue.
     pub(crate) waiting: VecDeque<(u32, u64)>,
 }
 
