@@ -56,8 +56,8 @@ pub(crate) struct Inbound {
     config: Config,
     /// Slots for lengths without a posted receive, in the order in which they became free.
     free: VecDeque<u16>,
-    /// Number of control messages that arrived in receives for lengths: first those whose receive has been replaced by
-    /// another one, then those whose receive has not been replaced yet.
+    /// Number of control messages that arrived in receives for lengths. Element 0 counts those whose receive has been
+    /// replaced by another one, and element 1 those whose receive has not been replaced yet.
     strangers: [u64; 2],
     /// Number of receives ever posted for lengths and for pieces.
     posted: [u64; 2],

@@ -246,8 +246,8 @@ impl<F: Fabric> Liar<F> {
         let source = if inline {
             Source::Inline(words.as_bytes())
         } else {
-            // The liar's node broadcasts nothing, so that slot is free. Records that were posted from it before change
-            // with it.
+            // The liar's node broadcasts nothing, so that slot is free. A record that was posted from the slot before
+            // and is still in flight changes, too.
             store(end.fabric.memory(end.staging), offset, words);
             Source::Region(Span { region: end.staging, offset, bytes: bytes as u32 })
         };
@@ -308,8 +308,8 @@ impl<F: Fabric> Liar<F> {
         self.write(host, neb_registers(me), offset, &record)
     }
 
-    /// Tears those registers of a stream that other processes read now, at one host. Also writes a value that is not
-    /// the sender's as the proof that these registers may be reused.
+    /// Tears those registers of a stream that other processes read now, at one host. If values are signed, also forges
+    /// the proof that these registers may be reused: it writes a value there that the sender has not signed.
     fn tear_registers(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let (config, me, layout) = (*self.node.config(), self.node.me(), self.node.end.layout);
         if config.mode == Mode::All {
@@ -338,7 +338,8 @@ impl<F: Fabric> Liar<F> {
         told
     }
 
-    /// Seals the liar's registers of a stream again at one host, one lap later, as if the slots had been reused.
+    /// Seals the liar's registers of a stream again at one host, with the number of the next lap, as if the slots had
+    /// been reused.
     fn age_registers(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let (config, me, layout) = (*self.node.config(), self.node.me(), self.node.end.layout);
         let stream = ProcessId((chance() % config.processes as u64) as u16);

@@ -176,7 +176,7 @@ impl Config {
     }
 
     /// Returns the hosts that keep the registers of a sender's stream, in mode `quorum`. With `lying-sender` the
-    /// sender's host is excluded, because it could show empty registers to both victims.
+    /// sender's host is excluded, because it could show empty registers to two processes that hold different values.
     #[must_use]
     pub fn replicas(&self, sender: ProcessId) -> ProcessSet {
         let all = self.everybody();

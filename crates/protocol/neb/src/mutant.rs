@@ -7,8 +7,8 @@ mutants! {
     /// Answers are counted, and a conflict is an answer that is not counted. The threshold decreases with every
     /// suspicion. One correct process that crashes is enough to break the property (mode `all`).
     Counter, "counter", "B1";
-    /// The threshold is `size(P) − 2` even after the sender itself was dropped, so a live replayer is skipped (mode
-    /// `all`).
+    /// The threshold is the number of members minus 2, even after the sender itself was removed. The answer of a live
+    /// replayer is then not awaited (mode `all`).
     RemovedSender, "removed-sender", "B1";
     /// The stream of a process that is being removed is not frozen, so a member continues to deliver it after its
     /// report.

@@ -63,7 +63,7 @@ struct Flight {
     upto: u64,
 }
 
-/// Indices of fan-out writes that are in flight although they were posted again.
+/// Fan-out writes that may still land, although the cursor went back so that their indices are posted again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Skipped {
     /// Number of the last of these writes.

@@ -324,8 +324,8 @@ fn gather<F: Fabric>(end: &mut Endpoint<F>, own: &mut LocalStream) -> Option<(u6
     for link in end.peers.links.iter_mut().filter(|link| link.peer() != end.me && link.is_ready()) {
         let peer = link.peer();
         let cursor = own.cursors[peer.index()];
-        // An index that the queue pair skipped could land on a record of the set, because the two paths are not
-        // ordered.
+        // No write below `passed` may be in flight on the queue pair. It could land on a newer record of the set in the
+        // same slot, because the two paths are not ordered.
         let is_fit = cursor.posted >= first && cursor.posted + window >= next && cursor.linked_done >= cursor.passed;
         if !is_fit || own.fanout.as_ref().is_none_or(|fanout| !fanout.reaches(peer)) {
             continue;

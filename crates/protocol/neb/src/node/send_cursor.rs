@@ -9,8 +9,8 @@ pub(super) struct SendCursor {
     pub(super) linked: u64,
     /// All writes below this index that were posted on the peer's queue pair are complete.
     pub(super) linked_done: u64,
-    /// Writes below this index that were posted on the peer's queue pair may have been skipped, and may still be in
-    /// flight.
+    /// Writes below this index may still be in flight on the peer's queue pair, although their indices already count as
+    /// written. The cursor has moved past these indices, because they were more than a window old.
     pub(super) passed: u64,
 }
 

@@ -12,8 +12,9 @@
 //! - Without the fast path a round begins as soon as possible. Its READs are separate actions, and a round that waits
 //!   enables nothing that a begun round does not.
 //! - A process that has seen a conflict never delivers again. Only its WRITEs are still executed.
-//! - The liar's host stores nothing, shows empty registers and reports every WRITE as complete. Any other behaviour
-//!   would only prevent deliveries. With three processes it also shows what was written there.
+//! - With four processes, the liar's host stores nothing, shows empty registers and reports every WRITE as complete.
+//!   Any other behaviour would only prevent deliveries. With three processes, the liar's host executes WRITEs, and
+//!   shows each reader either the written registers or empty ones.
 //! - Correct processes are equivalent, so they get their first values in the order of their numbers.
 //!
 //! The model permits one thing that a processor cannot do: a process may see an older value at its host after a newer

@@ -12,8 +12,8 @@
 //!   WRITE of that value's register is executed at a host. Inside the process nothing can happen in between, because
 //!   registers are read only for published indices, and the index that used the slot before was settled. The value is
 //!   therefore taken right before that execution, or never, which equals not taking it.
-//! - **Immediate answers of the liar's host.** The host shows empty registers and only counts towards quorums. The
-//!   effects of a completed round on a process can also happen later.
+//! - **Immediate answers of the liar's host.** The host shows empty registers and only counts towards quorums. Its
+//!   answer at once excludes no run, because the effects of a completed round on a process can also happen later.
 //! - **Finished processes.** A process that has seen a conflict, or settled the last index, never delivers again. Only
 //!   its deliveries and the execution of its WRITEs matter.
 //!
