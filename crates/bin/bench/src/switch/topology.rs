@@ -73,7 +73,8 @@ impl Scene {
                 match member.hear().map_err(failed)? {
                     Some(Heard::Ready(_)) => ready += 1,
                     Some(Heard::Refused(why)) => return Err(failed(why)),
-                    // The member has already joined again.
+                    // `hear` ignores the renewal of a former life. All members have just joined with their present
+                    // lives, so no renewal of those is expected. If one came, the time limit below would report it.
                     Some(Heard::Renew) | None => {}
                 }
             }
