@@ -39,9 +39,9 @@ const INLINE_LIMIT: u32 = 1 << 20;
 const DEPTH_LIMIT: u32 = 1 << 16;
 /// epoll data that identifies the packet socket.
 const PACKETS: u64 = 1;
-/// Number of socket reads that are skipped after a sleep in which no packet arrived. A polling loop makes this number of
-/// reads before it sleeps again. A loop that stays awake skips the reads, too. It then notices a packet later, by less
-/// than the time of one read.
+/// Number of socket reads that are skipped after a sleep in which no packet arrived. A polling loop makes as many reads
+/// before it sleeps again. A loop that stays awake skips the reads, too. It then notices a packet later, by less than
+/// the time of one read.
 const SPARED: u32 = 8;
 /// Maximum number of attempts to draw a queue pair number that is not in use.
 const TRIES: usize = 1000;
