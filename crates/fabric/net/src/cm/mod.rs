@@ -119,7 +119,8 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.askers.next()
     }
 
-    /// Answers a question. An answer longer than [`MAX_ANSWER`](crate::ask::MAX_ANSWER) is truncated.
+    /// Answers a question of [`next_question`](Self::next_question). An answer longer than
+    /// [`MAX_ANSWER`](crate::ask::MAX_ANSWER) is truncated.
     pub fn answer(&mut self, question: u64, answer: &[u8]) {
         self.control.askers.answer(question, answer);
     }
