@@ -174,7 +174,8 @@ impl Inbound {
         self.free.push_back(place);
     }
 
-    /// Records the completion of a receive for a length. `word` is the first word of the message.
+    /// Records what arrived in a receive that was posted for a length: a message's length, or a short message in place
+    /// of its length. `word` is the first word that arrived, and `size` the number of bytes.
     pub(crate) fn length(&mut self, place: u16, sequence: u32, size: u32, word: u64) -> Result<(), Violation> {
         let whole = self.config.scheme == Scheme::Eager && sequence & Tag::WHOLE != 0;
         let (bytes, limit) = (if whole { size.into() } else { word }, self.config.message_bytes);
