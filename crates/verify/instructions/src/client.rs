@@ -184,7 +184,8 @@ impl Turned<LocalClient> {
 }
 
 impl Turned<runtime::Client<ShmFabric>> {
-    /// Connects a client of the protocol, which gets no replies, and sends the warm-up commands.
+    /// Connects the protocol's client without a session, so that the nodes send it no replies, and sends the warm-up
+    /// commands.
     ///
     /// # Panics
     /// Panics if shared memory is not available on this machine.
@@ -195,7 +196,7 @@ impl Turned<runtime::Client<ShmFabric>> {
 }
 
 impl Turned<ByHand> {
-    /// Connects a client of the protocol, opens a session by hand, and sends the warm-up commands.
+    /// Connects the protocol's client, opens a session by hand, and sends the warm-up commands.
     ///
     /// # Panics
     /// Panics if shared memory is not available on this machine.

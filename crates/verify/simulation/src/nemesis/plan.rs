@@ -119,8 +119,8 @@ pub(super) fn cut_client(chance: &mut Chance, profile: Profile, topology: &Topol
     Some(Planned { at_ns, fault: Fault::CutClient { client, group, for_ns } })
 }
 
-/// Draws a group that is silent for some time while clients crash and restart, in some runs of profiles in which
-/// clients crash.
+/// Draws, in some runs of profiles in which clients crash, a group whose members all stop running for some time. Their
+/// NICs continue to serve their memory, and clients crash and restart meanwhile.
 pub(super) fn silence_group(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
     if profile.weights().client_crash == 0 || topology.groups() < 2 || chance.between(0, 2) > 0 {
         return Vec::new();
