@@ -276,7 +276,8 @@ impl Way for Datagrams<'_> {
     }
 
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
-        // A process for whose steps no other waits may lag by several messages, so the newest number may be larger.
+        // The newest number may be larger: this process may lag by several messages if no other process waits for its
+        // steps.
         self.sockets.newest(writer, step) >= number
     }
 

@@ -70,7 +70,8 @@ struct Script<'a, F: FabricDiagnostics> {
     /// Time since the last delivery.
     silence: Patience,
     delivered: u64,
-    /// Sequence of the message whose delivery shows that every process is back.
+    /// Sequence up to which majorities must deliver before the cluster counts as recovered. `None` until all members
+    /// count for flow control again.
     whole_from: Option<u64>,
 }
 

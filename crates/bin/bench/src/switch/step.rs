@@ -66,7 +66,8 @@ fn carry(switch: &mut Switch, bytes: &[u8]) {
     }
 }
 
-/// Returns the rows for one receiver, and for several beside a multiple of one.
+/// Returns a row for each number of receivers. The bound for several receivers is a multiple of the time for one; the
+/// row for one receiver has no bound.
 pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
     let mut scenes = RECEIVERS.iter().map(|n| Scene::new(*n, size)).collect::<Result<Vec<_>, _>>()?;
     let mut times: Vec<Times> = scenes.iter().map(|_| Times::new()).collect();

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(second.inputs, [write(1, 0, 0)]);
         let to_client = Output::Write(write(0, 2, 0));
         assert_eq!(second.outputs, [(Output::Delivered, 150.0), (to_client, 180.0)], "one reading is subtracted");
-        assert_eq!(leader[1][0].outputs, [(Output::Write(write(0, 1, 0)), 100.0)], "each message counts anew");
+        assert_eq!(leader[1][0].outputs, [(Output::Write(write(0, 1, 0)), 100.0)], "times of each message begin anew");
     }
 
     #[test]

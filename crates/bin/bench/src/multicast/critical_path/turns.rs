@@ -108,7 +108,7 @@ impl<'a> Turns<'a> {
 
 /// Returns the process after `me`, and whether a leader has written in the current pass of the leaders.
 fn next(order: &[usize], me: usize, led: bool, is_leader: impl Fn(usize) -> bool) -> (usize, bool) {
-    let at = order.iter().position(|process| *process == me).expect("whoever has a turn is in the order");
+    let at = order.iter().position(|process| *process == me).expect("the order contains this process");
     let next = order[(at + 1) % order.len()];
     if !is_leader(me) {
         return (next, false);
