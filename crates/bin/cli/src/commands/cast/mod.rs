@@ -231,7 +231,7 @@ impl OnSender for TakeOperations {
     }
 }
 
-/// Returns the names of the members of the destination groups that are not connected.
+/// An operation that returns the names of the members of the destination groups that are not connected.
 struct Absent<'a>(Casting<'a>);
 
 impl OnSender for Absent<'_> {
@@ -242,7 +242,7 @@ impl OnSender for Absent<'_> {
     }
 }
 
-/// Reports errors of the fabric, and members that the client has stopped waiting for.
+/// An operation that reports errors of the fabric, and members that the client has stopped waiting for.
 struct Report<'a, 'b>(&'b mut Troubles, Casting<'a>, &'a str);
 
 impl OnSender for Report<'_, '_> {

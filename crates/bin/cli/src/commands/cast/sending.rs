@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// The messages in flight, identified by `R`, in the order in which they were sent. It stops allocating once it has
-/// grown to its largest size.
+/// The messages in flight, in the order in which they were sent. A request of type `R` identifies each message. No more
+/// memory is allocated once the queue has grown to its largest size.
 pub(super) struct Sending<R> {
     /// For each message, the time at which it was sent, or `None` if the message has ended. The first message has not
     /// ended.

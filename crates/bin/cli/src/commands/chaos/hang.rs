@@ -40,7 +40,7 @@ mod tests {
         assert_eq!(still(9000, 3000, &[Some(0), None, Some(0)]), Some(6000), "the group between is no destination");
         assert_eq!(still(9000, 3000, &[Some(0), Some(0), Some(8000)]), Some(1000), "a majority came back at 8000");
         assert_eq!(still(9000, 3000, &[None, Some(0), Some(0)]), None);
-        assert_eq!(still(100, 3000, &[Some(0), None, Some(0)]), Some(0), "stamps may be a look apart");
+        assert_eq!(still(100, 3000, &[Some(0), None, Some(0)]), Some(0), "the wait may begin after `now`");
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Outcome {
 /// The first delivery of a leader after the kill.
 #[derive(Default)]
 struct Takeover {
-    /// `true` once the process that is being read leads.
+    /// `true` once the history that is being read shows that its process leads the first group after the kill.
     begun: bool,
     first: Option<u64>,
 }
