@@ -322,8 +322,8 @@ impl<F: FabricDiagnostics> Core<F> {
     }
 
     fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
-        // The incarnation in a group's hello is not the origin of the group's history if the group's leader has moved
-        // its state above another history of the group. The group's first reply then reports the origin.
+        // A leader that learns of another history of its group continues its own history in a larger incarnation. The
+        // incarnation in the group's hello is then not the origin of the history. The group's first reply reports it.
         let origin = |group| self.origins.of(group).unwrap_or_else(|| self.client.incarnation(group));
         to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
     }

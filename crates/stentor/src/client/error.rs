@@ -167,7 +167,7 @@ pub enum ClientErrorKind {
     Argument,
     /// The sizes in `[limits]` leave no room for a session.
     Limits,
-    /// All client ids are in use, or belong to groups that are down.
+    /// All client ids are in use, or need a group that is down.
     NoPlace,
     /// A majority of a group was not reachable, or did not answer in time. Try again when the group runs.
     Unreachable,

@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(told, [expected]);
         let mut changes = Changes::new(Duration::ZERO);
         let told = lasts(&mut changes, &sight(false, Shape::Without, Shape::Without));
-        assert_eq!(told.len(), 2, "nobody has gone: {told:?}");
+        assert_eq!(told.len(), 2, "no member has disappeared: {told:?}");
         let first = || HistoryNotice { text: String::new(), is_warning: false };
         assert!(changes.look(Duration::from_secs(10), sight(false, Shape::Gone, Shape::Gone), first).is_empty());
         let told = lasts(&mut changes, &sight(false, Shape::Without, Shape::Without));
@@ -268,7 +268,7 @@ mod tests {
         let all_there = sight(false, Shape::There, Shape::There);
         lasts(&mut changes, &all_there);
         let begins = Sight { epoch: 2, leader: "a", ..all_there.clone() };
-        assert!(lasts(&mut changes, &begins).is_empty(), "its own epoch is not its lead yet");
+        assert!(lasts(&mut changes, &begins).is_empty(), "it does not lead in its own epoch yet");
         assert_eq!(lasts(&mut changes, &Sight { leads: true, ..begins }), ["leads g1, in epoch 2"]);
         let told = lasts(&mut changes, &Sight { epoch: 3, leader: "c", ..all_there });
         assert_eq!(told, ["follows c, which leads g1 in epoch 3"]);

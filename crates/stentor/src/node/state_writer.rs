@@ -151,7 +151,7 @@ mod tests {
         fn write(self, out: &mut dyn Write) -> io::Result<()> {
             let bytes: Vec<u8> = (0..self.0).map(|at| at as u8).collect();
             out.write_all(&bytes)?;
-            assert!(self.1, "it was to panic");
+            assert!(self.1, "the test requests a panic");
             Ok(())
         }
     }

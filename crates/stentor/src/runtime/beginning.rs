@@ -10,7 +10,8 @@ use super::cluster::ClusterRuntime;
 pub struct HistoryNotice {
     /// Text of the message.
     pub text: String,
-    /// `true` if an operator has to act: the group was reset, or started above another history.
+    /// `true` if an operator has to act: the group was reset, or it began from nothing although its members know of an
+    /// earlier incarnation.
     pub is_warning: bool,
 }
 
@@ -34,7 +35,8 @@ impl HistoryNotice {
 #[must_use]
 pub fn first_state(replica: &Replica, plan: &ClusterRuntime) -> HistoryNotice {
     let (group, incarnation) = (plan.group_name(replica.group()), replica.incarnation());
-    // A founding and a reset have the first ballot of their incarnation. A member that joins later has a later ballot.
+    // A group that was just founded or reset is in the first ballot of its incarnation. A member that joins later is in
+    // a later ballot.
     if replica.delivered() > 0 || replica.ballot().number() != 1 {
         let delivered = replica.delivered();
         let text = format!("taken in by its group, which has delivered {delivered}, in incarnation {incarnation}");

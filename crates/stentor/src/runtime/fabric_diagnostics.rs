@@ -28,7 +28,7 @@ pub trait FabricDiagnostics: Fabric {
     /// has replaced it since. Silence is not a death.
     fn has_died(&self, peer: ProcessId) -> bool;
 
-    /// Returns the process id that a peer has in this system, if it can be known.
+    /// Returns the pid of a peer's process in this system, or `None` if it is not known.
     fn pid_of(&self, peer: ProcessId) -> Option<i32>;
 
     /// Returns why the last lookup of a peer's host name found no address, if it failed.

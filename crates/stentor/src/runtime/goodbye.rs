@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Time that the other members of the group need to read that this one is leaving. Idle members publish and check every
-/// 50 ms.
+/// Time that the other members of the group need to read that this one is leaving. Idle members publish and check at
+/// least every 50 ms.
 const STAYS: Duration = Duration::from_millis(150);
 
 /// The delay before the end of a process that was asked to stop.

@@ -5,7 +5,7 @@
 //! | state of the try | next |
 //! |---|---|
 //! | the fabric refuses the start because another process holds the id | the next id |
-//! | for more than 0.3 s, a group stores too much of earlier processes of the id | the next id |
+//! | for more than 0.3 s, a group has the maximum number of records of earlier processes of the id | the next id |
 //! | for 1 s, the home group is unreachable, and it is not needed otherwise | the next id with another home group |
 //! | a process on another host holds the id | the next id |
 //! | a majority of each group counts for flow control | the client starts |
@@ -85,7 +85,7 @@ pub struct Placing<'a, F: FabricDiagnostics> {
 enum Refused<E> {
     /// Another process holds the client id.
     Taken,
-    /// A group stores too much of earlier processes of the client id.
+    /// A group has the maximum number of records of earlier processes of the client id.
     Crowded,
     /// The home group of the client id is unreachable.
     Homeless(GroupId),

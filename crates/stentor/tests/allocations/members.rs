@@ -16,7 +16,7 @@ const MESSAGES: u64 = 12_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 const BOTH: [GroupId; 2] = [GroupId(0), GroupId(1)];
 const SETS: [&[GroupId]; 3] = [&BOTH, &[GroupId(0)], &[GroupId(1)]];
-/// Number of members that deliver one message of each set: 4, 3 and 1.
+/// Number of deliveries if one message is multicast to each set: 4, 3 and 1.
 const DELIVERIES_OF_SETS: u64 = 8;
 
 struct Cluster {

@@ -124,7 +124,7 @@ fn slow_machines_slow_clients_and_lose_nothing() {
     let queued = until("it is under way", || (0..3).map(|at| bed.status(at).queued).max().filter(|queued| *queued > 2));
     assert!(queued <= 4, "{queued} wait");
     assert_eq!(sent.join().expect("it sends"), 1000);
-    assert!(since.elapsed() > Duration::from_millis(200), "clients are as slow as machines");
+    assert!(since.elapsed() > Duration::from_millis(200), "clients wait for slow machines");
     bed.agree(&[0, 1, 2], 1000);
     let state = bed.state(0);
     let stopped = bed.nodes[1].take().expect("it runs").stop().expect("it applies what it was delivered");
@@ -219,7 +219,7 @@ fn calls_to_a_halted_group_fail_and_other_calls_are_applied() {
     let halted = Why::Halted(g);
     assert!(matches!(poison.wait(), Err(CallError::Unknown(_, why)) if why == halted));
     for call in after {
-        let error = call.wait().expect_err("it comes behind the poison");
+        let error = call.wait().expect_err("the machines have panicked before it");
         assert!(
             matches!(&error, CallError::Unknown(_, why) if *why == halted)
                 || matches!(&error, CallError::NotApplied(Refused::Halted(group)) if *group == g),
@@ -231,7 +231,7 @@ fn calls_to_a_halted_group_fail_and_other_calls_are_applied() {
         let error = call(to, 1).wait().expect_err("it is halted");
         assert!(matches!(error, CallError::NotApplied(Refused::Halted(group)) if group == g), "{error}");
     }
-    let error = client.resolve(&ticket).wait().expect_err("nobody can say it now");
+    let error = client.resolve(&ticket).wait().expect_err("no member can answer now");
     assert!(matches!(error, CallError::Unknown(_, Why::NotAsked(Refused::Halted(group))) if group == g), "{error}");
     for number in 0..100 {
         call(&[h], number).wait().expect("the other group goes on");

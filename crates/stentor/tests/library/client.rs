@@ -167,8 +167,8 @@ fn a_command_to_two_groups_has_a_reply_of_each() {
     for number in 1..=50_u64 {
         let both = client.call([g2, g1], &number.to_le_bytes()).wait().expect("it is applied");
         assert_eq!(both.replies().map(|(group, _)| group).collect::<Vec<_>>(), [g1, g2]);
-        assert_eq!(numbers(both.of_group(g1).expect("it went there")), (1, 2 * number - 1));
-        assert_eq!(numbers(both.of_group(g2).expect("it went there")), (1, number));
+        assert_eq!(numbers(both.of_group(g1).expect("the command went to this group")), (1, 2 * number - 1));
+        assert_eq!(numbers(both.of_group(g2).expect("the command went to this group")), (1, number));
         let one = client.call(g1, &[number as u8]).wait().expect("it is applied");
         assert_eq!(numbers(one.bytes()), (1, 2 * number));
         assert!(one.position() > both.position() && one.of_group(g2).is_none());

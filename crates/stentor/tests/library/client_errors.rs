@@ -54,7 +54,7 @@ fn client_errors_have_kinds() {
 fn sizes_without_room_for_a_session_have_their_own_kind() {
     let directory = TempDir::new();
     let cluster = cluster("error-limits", Limits { reply_bytes: 0, ..Limits::DEFAULT }, &directory);
-    let error = cluster.client().patience(Duration::ZERO).connect().expect_err("nobody is answered");
+    let error = cluster.client().patience(Duration::ZERO).connect().expect_err("there are no replies");
     assert_eq!(error.kind(), ClientErrorKind::Limits);
 }
 
@@ -154,8 +154,8 @@ fn a_leaving_client_keeps_its_session_and_tickets() {
     let prepared = first.prepare(group, b"once").wait().expect("it gets its number");
     let ticket = prepared.ticket();
     let call = prepared.send();
-    let session = first.leave().expect("it goes in order");
-    assert_eq!(numbers(call.wait().expect("what was under way is waited for").bytes()), (1, 1));
+    let session = first.leave().expect("it leaves in order");
+    assert_eq!(numbers(call.wait().expect("calls in flight are awaited").bytes()), (1, 1));
     let refused = clone.call(group, b"late").wait().expect_err("it has left");
     assert_eq!(refused, CallError::NotApplied(Refused::ClientEnded));
     // Neither another clone nor the last drop ends the session that was left.
@@ -192,7 +192,7 @@ fn a_session_expires_after_its_ttl() {
     let directory = TempDir::new();
     let cluster = cluster("client-ttl", Limits::DEFAULT, &directory);
     for time in [Duration::from_millis(1999), Duration::from_millis(600_001), Duration::MAX] {
-        let error = cluster.client().session_ttl(time).connect().expect_err("it cannot live for so long");
+        let error = cluster.client().session_ttl(time).connect().expect_err("the time to live is out of range");
         assert_eq!(error.kind(), ClientErrorKind::Argument);
         assert!(error.to_string().contains("from 2 s to 600 s"), "{error}");
     }
@@ -202,7 +202,7 @@ fn a_session_expires_after_its_ttl() {
     // The session is renewed while the client runs.
     std::thread::sleep(Duration::from_secs(3));
     brief.call(group, b"x").wait().expect("it lives");
-    let session = brief.leave().expect("it goes in order");
+    let session = brief.leave().expect("it leaves in order");
     std::thread::sleep(Duration::from_millis(2500));
     let gone = cluster.client().session(session).connect().expect_err("nobody has renewed it");
     assert_eq!(gone.kind(), ClientErrorKind::SessionGone, "{gone}");

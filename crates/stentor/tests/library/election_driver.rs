@@ -87,7 +87,7 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
         group.leader().is_some_and(|at| group.members[at].as_ref().is_some_and(|(_, keeper)| keeper.is_named()))
     };
     until(&mut group, "the election names who leads", &named);
-    // An idle group becomes silent: its members do not answer each other's messages forever.
+    // The members of an idle group send each other few messages: they do not keep answering each other.
     let pause = |group: &mut Group<ElectionDriver<Heartbeat>>| {
         let since = Instant::now();
         until(group, "time passes", &|_| since.elapsed() > Duration::from_millis(200));
@@ -95,7 +95,7 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
     };
     let before = pause(&mut group);
     let letters = pause(&mut group) - before;
-    assert!(letters < 20, "{letters} letters in 200 ms");
+    assert!(letters < 20, "{letters} messages in 200 ms");
     let old = group.leader().expect("just seen");
     group.members[old] = None;
     let took = until(&mut group, "a new leader", &|group| group.leader().is_some());

@@ -99,7 +99,7 @@ fn node_stops_under_calls(name: &str, fabric: FabricKind, net: u8) {
     let ended = callers.map(|caller| caller.join().expect("no caller panics"));
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
     assert!(ended.iter().all(|(_, error)| is_of_the_end(error)), "{ended:?}");
-    // The other members have all answered commands, and at most one unanswered command of each caller.
+    // The other members apply every command that was answered, and at most one unanswered command of each caller.
     let second = trio.leader();
     let answered: u64 = ended.iter().map(|(applied, _)| applied).sum();
     until("the new leader applies them", || (trio.status(second).commands >= answered).then_some(()));

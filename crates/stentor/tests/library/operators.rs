@@ -165,7 +165,7 @@ fn clients_of_a_reset_group_get_an_error_and_reconnect() {
         standing(1).filter(|it| it.leads && it.incarnation.starts_with("2-"))
     });
     // The error depends on when the client noticed the loss of the members.
-    let told = pending.wait().expect_err("it was under way to the history before");
+    let told = pending.wait().expect_err("it was in flight to the earlier history");
     let is_told = matches!(&told, CallError::Unknown(_, Why::GroupReset(of)) | CallError::NotApplied(Refused::GroupReset(of)) if *of == group);
     assert!(is_told, "{told:?}");
     let refused = client.call(group, &9_u64.to_le_bytes()).wait().expect_err("it has to connect again");

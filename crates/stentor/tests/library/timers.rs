@@ -304,8 +304,9 @@ fn a_client_with_an_expired_session_ends() {
     running.told(&[SESSION, 2]);
 }
 
-/// Here the client learns of the expiry because it opens another group: no group opens the session again. The clock of
-/// another client ends the session, before a renewal is due.
+/// Here the client learns of the expiry because it opens another group: no group opens the session again. The session
+/// ends before a renewal is due: another client observes a position in the future, so the time of its next command is
+/// after the session's end.
 #[test]
 fn a_client_with_an_expired_session_opens_no_other_group() {
     let directory = TempDir::new();
@@ -326,7 +327,7 @@ fn a_client_with_an_expired_session_opens_no_other_group() {
     ahead.observe(later).expect("clocks may be so far apart");
     ahead.call(group, &command).wait().expect("it is applied");
     until("it has expired", || (!nodes[0].fired().is_empty()).then_some(()));
-    assert!(matches!(local.submit(late, &command), Err(Refused::Unavailable(_))), "it is to be taken in");
+    assert!(matches!(local.submit(late, &command), Err(Refused::Unavailable(_))), "the session lacks g2");
     let error = until("it is told", || local.turn(|_, outcome| panic!("{outcome:?}")).err());
     assert_eq!(error.kind(), ClientErrorKind::SessionGone, "{error}");
     assert!(error.to_string().contains("has expired in group g1"), "{error}");

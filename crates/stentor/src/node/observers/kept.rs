@@ -148,7 +148,8 @@ impl Kept {
 }
 
 impl Part {
-    /// Finds the end of the record with this index, or the block's beginning.
+    /// Returns the end of the record with this index, as an offset in the stream, and the place of the record. Returns
+    /// the beginning of the block if all its records have a larger index.
     fn find(&self, index: u64) -> Option<(u64, Place)> {
         let (mut place, mut at) = (self.block.before, 0);
         while place.index < index {

@@ -264,8 +264,8 @@ impl Writer {
     fn serve_wants(&mut self, wants: u8, is_well: bool, freeze: impl FnOnce() -> Option<StateWriter>) {
         let asked = wants & (MARK | FREEZE) != 0;
         self.is_on = wants & ON != 0;
-        // After the observers' thread has taken many events at once, it wakes the apply thread again. So no record
-        // remains here.
+        // While the queue is crowded, the records stay in this writer. The observers' thread wakes the apply thread
+        // again after it has taken many events at once, so this function is called again.
         if asked || !self.is_on || !self.tap.is_crowded() {
             self.publish();
         }
