@@ -33,7 +33,8 @@ pub enum Attempt {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HolderError {
-    /// The client has ended. Its session and all its locks have ended with it.
+    /// The client has ended. Its session keeps the locks until their leases end or the session expires. A client that
+    /// resumes the session holds them.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// A command was not applied, or its outcome is unknown.
