@@ -283,7 +283,7 @@ pub struct Called {
 }
 
 impl Called {
-    /// Connects the client and sends the warm-up commands.
+    /// Starts the nodes, connects the client, and sends the warm-up commands.
     ///
     /// # Panics
     /// Panics if shared memory is not available on this machine.

@@ -1,13 +1,14 @@
-//! A life of a group member, with its events as a member.
+//! A life of a group member, with the events that the checker reads from it.
 
 use super::Start;
 use crate::ids::Ballot;
 use crate::log::{Delivery, Life, Log};
 
-/// A life of a member, with its events as a member.
+/// A life of a member: all events that its process recorded under one number.
 pub(super) struct Stay<'a> {
     pub(super) start: &'a Start,
-    /// One life, unless the process recovered under its old number.
+    /// The events in the log. More than one entry if the process recovered under its old number, which the log counts
+    /// as a new life.
     pub(super) lives: Vec<&'a Life>,
 }
 
