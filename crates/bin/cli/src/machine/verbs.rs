@@ -85,7 +85,7 @@ fn library() -> Finding {
     }
 }
 
-/// Checks the kernel's modules. A module that is compiled into the kernel has no directory of its own, but the
+/// Checks the kernel's modules. A module that is compiled into the kernel may have no directory of its own, but the
 /// directory of its device class exists.
 fn modules(root: &Path) -> Finding {
     let what = "RDMA modules";
