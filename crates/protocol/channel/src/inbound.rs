@@ -66,8 +66,8 @@ pub(crate) struct Inbound {
     alone: u64,
     /// Lengths that arrived before earlier ones, by number modulo the size of `lengths`.
     lengths: Box<[Option<Message>]>,
-    /// Number of valid numbers for an arriving length, which begin at `next_length`. Not larger than the size of
-    /// `lengths`.
+    /// Number of lengths that may arrive out of order. A length is valid if its number is at least `next_length` and
+    /// less than `next_length + window`. At most the size of `lengths`.
     window: u64,
     /// Number of the next length. With [`Scheme::LengthPayload`], a length has the number of its message's first piece.
     next_length: u64,
