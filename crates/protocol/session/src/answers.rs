@@ -14,7 +14,6 @@
 //!   number of notifications, and a client may be stopped.
 //! - If records for a client were dropped for lack of room, all unacknowledged replies are sent to it again, once no
 //!   record waits. The client thus learns of the notifications that were dropped.
-//!   no record waits. It thus learns of the notifications that were dropped.
 
 use std::collections::VecDeque;
 
@@ -84,7 +83,8 @@ impl Waiting {
 
 /// The queues of one member's records to clients.
 ///
-/// Call [`send`](Answers::send) with the answers to deliveries, and [`look`](Answers::look) after each [`Member::step`].
+/// Call [`send`](Answers::send) with the answers to deliveries, and [`look`](Answers::look) after each
+/// [`Member::step`].
 #[derive(Debug)]
 pub struct Answers {
     /// Waiting records of each client.

@@ -18,7 +18,7 @@ pub enum ReadGuarantee {
     After {
         /// Index of the command.
         index: u64,
-        /// Incarnation in which the history began that has this command.
+        /// Incarnation in which the history of this command began.
         incarnation: Incarnation,
     },
     /// Any member answers that has applied a command with this or a later timestamp.

@@ -48,7 +48,7 @@ pub enum ReadOutcome<'a> {
         group: GroupId,
         /// Last position that the answer reflects.
         position: Position,
-        /// Time after which the answer is valid, if that is later than the position's.
+        /// Time that the group had certainly reached at the answer. At least the time of `position`.
         heard: u64,
         /// The answer, or `None` if it is longer than the limit.
         bytes: Option<&'a [u8]>,

@@ -40,7 +40,7 @@ pub struct ReadyRead<'a> {
     pub client: ClientId,
     /// Name of the read, which the answer repeats.
     pub name: u64,
-    /// Time after which the answer is valid, as the answer reports.
+    /// Time that the group has certainly reached, for the answer to report; 0 if the leader was not needed.
     pub time: u64,
     /// Query for the application.
     pub query: &'a [u8],
@@ -115,7 +115,7 @@ pub struct Reads {
     last_round: u64,
     bytes: usize,
     spare: Vec<Vec<u8>>,
-    /// Largest time for which reads wait although no message in progress in the group is as late.
+    /// Largest time that waiting reads need and that no message in progress brings: the group must order a time entry.
     early: Option<u64>,
     next_look: Duration,
     counts: ReadCounts,

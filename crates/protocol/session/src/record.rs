@@ -206,7 +206,7 @@ impl<'a> ReplyRecord<'a> {
     }
 
     /// Returns the answer to a [read](crate::ReadRequest) with this name, which belongs to no session. `position` holds
-    /// the last position that the answer reflects, and the time after which it is valid, if that is later.
+    /// the last position that the answer reflects, and the time that the group has certainly reached, or 0.
     #[must_use]
     pub fn read(name: u64, outcome: Outcome, position: (Position, u64), bytes: &'a [u8]) -> ReplyRecord<'a> {
         let (position, heard) = position;

@@ -330,8 +330,8 @@ pub(super) fn bound_refuses(at: &At<'_>, envelope: &Envelope, ttl: u64, desk: &D
     (ttl == 0 || ttl > desk.limits.ttl || is_far).then_some(Outcome::Refused(Reason::TimeToLive))
 }
 
-/// Returns the end that such a command sets. It is not before the last time at which a copy of the command may take
-/// effect, so no copy opens an expired session again.
+/// Returns the end of the session that a command sets when it makes, widens or takes up the session. The end is not
+/// before the last time at which a copy of the command may take effect, so no copy opens an expired session again.
 fn end_of(at: &At<'_>, envelope: &Envelope, ttl: u64) -> u64 {
     at.time.time.saturating_add(ttl).max(envelope.end)
 }

@@ -163,7 +163,8 @@ impl Audit {
         }
     }
 
-    /// Checks the properties that are true of the whole at any time.
+    /// Checks the properties that hold at any time in every group: no request is applied twice or after it was reported
+    /// as never applied, and requests that were reported as applied are applied.
     pub(crate) fn check(&mut self, machines: &[&Machine]) {
         let mut faults = Vec::new();
         for machine in machines {
