@@ -67,7 +67,7 @@ enum Dropped {
 enum Entry {
     Vector,
     NoOp,
-    /// The first lost group was reset, or the second survivor.
+    /// The lost group was reset, or the second survivor if `second`.
     Word {
         second: bool,
     },

@@ -46,7 +46,7 @@ pub(super) struct Outputs {
     pub(super) operations: Option<Vec<RemoteOp>>,
     /// Number of deliveries that the application has made, by itself or through a restored state: see `transfer.rs`.
     pub(super) applied: u64,
-    /// Timestamp of the last delivery; the smallest timestamp before the first delivery of this process.
+    /// Timestamp of the last delivery. Before the first delivery of this process, the smallest timestamp.
     pub(super) last: Timestamp,
     /// The last ballot that this member prepared, and the clock with which the ballot began.
     pub(super) recovered: (Ballot, u64),

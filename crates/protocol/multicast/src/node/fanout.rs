@@ -2,8 +2,8 @@
 //! client's fan-out set reaches. All other members are written through queue pairs, as without a set.
 //!
 //! # Invariants
-//! - A record is written to a target either through the set or through a queue pair. Only if the set broke before the
-//!   write's completion, the same bytes are at once written to the same position through a queue pair.
+//! - A record is written to a target either through the set or through a queue pair. The exception is a set that breaks
+//!   before the write's completion: then the same bytes are also written to the same position through a queue pair.
 //! - A position is reused for another record, in either way, only after the set's write of the last record there is
 //!   done, or the target is settled ([`FanoutSet::is_settled`]).
 //! - A target whose link broke is restarted only when no write of the set can land there any more.

@@ -11,15 +11,15 @@
 //!
 //! # Invariants
 //! - *A gap is filled only when the process that left it has ended at a majority of the group*, and when these members,
-//!   in the leader's ballot, held nothing there. So no synced message is lost. A process has ended at a member since
-//!   the member closed its generation for a successor (`succession.rs`), or gave it up because it was away for long
+//!   in the leader's ballot, held nothing there. So no synced message is lost. A process *ends at a member* when the
+//!   member closes its generation for a successor (`succession.rs`), or gives it up because it was away for long
 //!   (`node/member/absent.rs`). A member where a process has ended refuses the process's connections. So a running
 //!   client of which no slot became a no-op still has a majority, and a client that has lost its majority learns that
-//!   it is superseded. A member that forgot that a process has ended may accept it again, but not if it knows that its
-//!   generation is closed; if it does, it sends the process no credit. So no client counts one of its own slots as
-//!   delivered that became a no-op. A member that lost its memory lacks the messages that it held. But the leader that
-//!   admits it has received those messages from the members that promised (`Recovery::count_promises`), so the member
-//!   receives them, too.
+//!   it is superseded. A member that forgot that a process has ended may accept the process again. A member that knows
+//!   that the process's generation is closed does not accept the process, and sends it no credit even if it accepted
+//!   the process before. So no client counts one of its own slots as delivered that became a no-op. A member that lost
+//!   its memory lacks the messages that it held. But the leader that admits it has received those messages from the
+//!   members that promised (`Recovery::count_promises`), so the member receives them, too.
 //! - *A no-op counts when it is settled.* Then every later leader's state has it, as it has what a majority
 //!   acknowledged: no leader assigned the slot before, so no majority acknowledged a message in it, and none will.
 //!   Until then a new leader may lack it and assign the slot. So no member counts the slot as passed, and no other

@@ -185,7 +185,8 @@ impl Cluster {
         self.net.push(wire, parcel);
     }
 
-    /// Makes a receiver process the head of a queue pair. Returns `Ok(false)` if it must wait.
+    /// Takes the parcel at the head of a queue pair, and passes it to the receiver. Returns `Ok(false)` if there is
+    /// none, or if it must wait.
     pub(crate) fn take(&mut self, wire: Wire, until: Option<usize>) -> Result<bool, String> {
         let Some(parcel) = self.net.queues.get(&wire).and_then(|queue| queue.front()).cloned() else {
             return Ok(false);

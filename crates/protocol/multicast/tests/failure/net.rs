@@ -17,7 +17,8 @@ pub(crate) type Log = Vec<(MessageId, Timestamp)>;
 pub(crate) enum Parcel {
     /// A client's message, written by its client or forwarded by a member.
     Body(ClientId, Vec<u64>),
-    /// The message that a member holds in a client's slot, before the member's step is over.
+    /// A client's message in this slot, which a member forwards in the present step. A [`Body`](Parcel::Body) replaces
+    /// it at the end of the step.
     Held(ClientId, u64),
     /// An item.
     Item(Vec<u64>),

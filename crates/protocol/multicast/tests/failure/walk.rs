@@ -127,8 +127,8 @@ impl Run {
         }
     }
 
-    /// Makes a receiver process a message, if one is in flight to it. Returns whether there was one. With `until`, the
-    /// receiver crashes in the middle of the resulting writes, if its group tolerates the crash.
+    /// Passes a message in flight to its receiver. Returns whether there was one that did not have to wait. With
+    /// `until`, the receiver crashes in the middle of the resulting writes, if its group tolerates the crash.
     pub(super) fn take(&mut self, until: Option<usize>) -> Result<bool, String> {
         let mut filled = self.cluster.net.filled();
         while !filled.is_empty() {

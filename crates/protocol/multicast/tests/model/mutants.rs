@@ -50,8 +50,9 @@ fn with_the_clock_raised_after_the_entry() {
     finds(Mutant::ClockAfterEntry, clocks_apart(&[3, 1]), PREFIX);
 }
 
-/// Timestamps are read out of the leader's write order (`docs/hazards.md`): without density, a follower delivers m2 on
-/// acknowledgements although it has not seen that m1 precedes it. Two messages and groups of 1 and 3 are enough.
+/// Timestamps are read in another order than the leader wrote them (`docs/hazards.md`): without density, a follower
+/// delivers m2 on acknowledgements although it has not seen that m1 precedes it. Two messages and groups of 1 and 3 are
+/// enough.
 #[test]
 fn without_density() {
     finds(Mutant::NoDensity, Scenario::new(&[1, 3], &[(0, BOTH), (1, ONE)]).late(1), PREFIX);

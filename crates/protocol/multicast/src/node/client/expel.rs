@@ -56,7 +56,8 @@ impl<F: Fabric> Client<F> {
         let full = ring.is_full(links) || sender.check(&[group]).is_err();
         let counting = ring.targets.iter().enumerate().filter(|(_, target)| target.is_started());
         let candidates = counting.map(|(member, target)| {
-            // A member that may still get late copies of a broken fan-out set blocks records after them.
+            // A broken fan-out set may still write to this member. Until that is impossible, the client cannot reuse
+            // the ring positions that the set wrote, so the member counts as having freed nothing.
             let is_clear = !target.is_in_doubt();
             let progress = target.report.filter(|_| is_clear).map_or(0, |report| report.freed);
             Candidate { progress, stands: ring.stands(member, &expelling.patience, full), member }

@@ -178,8 +178,8 @@ impl<F: Fabric> Client<F> {
     #[cold]
     fn why_superseded(&self) -> SubmitError {
         match self.reset.iter().position(|reset| *reset) {
-            // A group that was reset does not know this process. The possible loss there ends the process at all
-            // groups.
+            // A group that was reset does not know this process, and messages to it may be lost. Therefore this process
+            // multicasts to no group any more.
             Some(group) => SubmitError::GroupReset { group: group as u16 },
             None => SubmitError::Superseded { client: self.sender.client().0 },
         }

@@ -190,11 +190,11 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Handles the report of a group that knows a process of this client id with a larger generation. That process took
-    /// over from this one. Or, if the home group still considers this process the latest, it ran before the home group
-    /// lost all memory; then this process requests a larger generation. A process that has multicast cannot get a new
-    /// generation. If its home group was reset, the process marks that group as reset and continues at the other
-    /// groups. Returns whether anything changed.
+    /// Handles the report of a group that knows another process of this client id with a larger generation. Usually
+    /// that process took over from this one. But if the home group considers this process the latest, the other process
+    /// ran before the home group lost all memory; then this process requests a larger generation. A process that has
+    /// multicast cannot get a new generation. If its home group was reset, the process marks that group as reset and
+    /// continues at the other groups. Returns whether anything changed.
     fn be_outnumbered(&mut self, group: GroupId, smallest: u64) -> bool {
         let home = self.takeover.home;
         let begun = self.submitted > 0

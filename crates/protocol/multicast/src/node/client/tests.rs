@@ -48,14 +48,14 @@ fn hears(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, 
     }
 }
 
-/// Returns the status that no process with this generation has begun, and that the next process gets it or a larger
-/// one.
+/// Returns a status that reports: no process with this generation has begun, and the next process gets this generation
+/// or a larger one.
 fn followed_by(generation: u64) -> Standing {
     Standing { generation, ..Standing::default() }
 }
 
-/// A new history assigns generations above the old ones, and does not know this process. So the next generation proves
-/// no later process.
+/// A new history assigns generations above the old ones, and does not know this process. So a larger next generation
+/// does not prove that a later process exists.
 #[test]
 fn next_generation_in_a_new_history_of_the_home_group_supersedes_nobody() {
     for (used, freed) in [(false, 0), (true, 0), (true, 9)] {

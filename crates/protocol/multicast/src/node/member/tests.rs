@@ -76,7 +76,8 @@ impl Bed {
         self.world.advance(until - self.world.now_ns());
     }
 
-    /// Makes a follower process a no-op for a slot of a generation-0 process whose message no member has seen.
+    /// Passes to a follower a no-op of the leader's stream. The slot belongs to a process of generation 0, and no
+    /// member has seen its message.
     fn void(&mut self, member: usize, (counter, slot): (u64, u64), settled: bool) {
         let Member { replica, outputs, stores, .. } = &mut self.members[member];
         let head = Head { client: C0, sequence: 0, slot: ShortSlot::of(slot), groups: 1 };

@@ -55,8 +55,8 @@ fn message_is_over(context: &Context, member: &Member, replica: &Replica, messag
         // Only the leader of the promised ballot counts the members that have installed it.
         PeerMessage::Installed { ballot } => *ballot < replica.promised(),
         PeerMessage::Refuse { promised, .. } => *promised <= replica.known(replica.group()),
-        // A process that announces a smaller ballot than is known gets an answer, and the loss of that answer makes
-        // this parcel ineffective.
+        // A member answers an announcement of a smaller ballot than it knows. Removing the announcement has the same
+        // effect as losing that answer.
         PeerMessage::Announce { group, ballot, .. } => *ballot < replica.known(*group),
         PeerMessage::Decided { message: MessageRef { client, sequence }, .. } => {
             is_delivered(context, member, *client, *sequence)
