@@ -1,4 +1,4 @@
-//! Kills and restarts of real processes under load, which run the command itself.
+//! Runs `stentor bench failover`, which kills and restarts real processes under load, and checks its results.
 
 use std::collections::BTreeMap;
 

@@ -21,8 +21,8 @@ pub(crate) struct Place {
 /// A crate that the tests of every crate above it may use.
 const TESTUTIL: &str = "stentor-testutil";
 
-/// The map, from the top down. Every crate of the workspace has a row. A protocol never depends on a fabric crate,
-/// except in its tests.
+/// The map, from the top down. Every crate of the workspace has a row. A protocol depends on `stentor-fabric`, which is
+/// the contract of fabrics. It depends on no crate that implements this contract, except in its tests.
 pub(crate) const MAP: &[Place] = &[
     // Examples show what a user can do, so they use only the public API.
     Place { name: "stentor-bank", on: &["stentor"], tests_on: &[] },
