@@ -10,7 +10,7 @@ use rustix::net::{
 
 use crate::credentials::Credentials;
 
-/// Flags of every socket.
+/// Flags of every Unix socket of this crate.
 pub const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// Maximum number of connections that wait to be accepted. The kernel refuses more, and their peers retry.
 pub const BACKLOG: i32 = 128;
