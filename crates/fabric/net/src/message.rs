@@ -65,7 +65,8 @@ pub struct Pair {
     pub lid: u16,
     /// Maximum number of outstanding READs and atomics of the peer.
     pub reads: u8,
-    /// `true` if packets may arrive in runs, whose IPv4 identifications count from 0.
+    /// `true` if this end accepts runs: packets that the sender's kernel splits from one buffer, with IPv4
+    /// identifications that count from 0.
     pub runs: bool,
     /// `true` if the IPv4 packets of this end have individual identifications, as those of cards and kernels. Otherwise
     /// the identifications are 0, or those of a run.
