@@ -42,7 +42,8 @@ impl ShmFabric {
     fn sleep_armed(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         let until = Instant::now().checked_add(timeout);
         loop {
-            // Control messages ring, too. One that arrived just before arming waits at most until the next sleep ends.
+            // A control message also rings the wait word, so a round may skip the pump. A message that arrived just
+            // before arming is then handled when the sleep ends.
             if self.control.last_pump.elapsed() >= PUMP_PAUSE || self.armed == SOCKET {
                 self.pump();
             }

@@ -168,7 +168,7 @@ fn echo(fabric: &mut ShmFabric, qp: QpId) {
     }
 }
 
-/// Has so much memory that the kernel needs some milliseconds to free it, and polls.
+/// Registers and touches so much memory that the kernel needs some milliseconds to free it. Then polls.
 fn large(fabric: &mut ShmFabric, qp: QpId) {
     const BYTES: u64 = 256 << 20;
     let memory = fabric.register(RegionSpec { purpose: Purpose(9), writer: fabric.me(), bytes: BYTES }).unwrap();

@@ -186,7 +186,7 @@ fn mark_during_a_look_wakes_the_process() {
         for peer in (0..120).map(ProcessId) {
             life.watch(peer, LifeWord::find(&seen, peer, 120).unwrap());
         }
-        // The thread looks again, and the mark arrives sooner or later during that look.
+        // The thread looks again. In each round the mark arrives a little later during that look.
         life.forget(ProcessId(999));
         (0..round).for_each(|_| std::hint::spin_loop());
         mark(&rogue, 5);
