@@ -77,7 +77,7 @@ impl Chatter {
         self.peers.iter().find(|peer| peer.id == from).map_or(u64::MAX, |peer| peer.received)
     }
 
-    /// Returns the peer and the line that a queue pair belongs to.
+    /// Returns the index of the peer of a queue pair, and the index of the queue pair among the lines to that peer.
     fn line(&self, qp: QpId) -> (usize, usize) {
         let places = self.peers.iter().enumerate();
         let mut lines =
