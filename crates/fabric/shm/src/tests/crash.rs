@@ -81,7 +81,7 @@ fn peer_killed_during_a_write_harms_nobody_and_is_replaced() {
         });
         // If the child was killed in the middle of a write, some words hold the next number already.
         let (first, last) = (load(&fabric, region, 0), load(&fabric, region, 511));
-        assert!(first == last || first == last + 1, "{first} {last}");
+        assert!(first.abs_diff(last) <= 1, "{first} {last}");
         fabric.reset(qp).unwrap();
     }
 }
