@@ -48,7 +48,7 @@ pub(crate) enum Event {
     SetJoined { number: u16, process: u16, life: u32 },
     /// The next life of a set may begin.
     SetForms { number: u16 },
-    /// The network releases the copies that it kept from one process to another.
+    /// The network releases the copies that it has held back from one process to another.
     CopiesGo { from: u16, to: u16 },
     /// A process is notified that another one has left a life of a set.
     SetLeft { number: u16, who: u16, to: u16, life: u64 },

@@ -43,7 +43,7 @@ pub(crate) struct Membership {
     pub(crate) posted: Vec<u64>,
     /// Time of the newest planned arrival at each member, by rank, in nanoseconds.
     pub(crate) last_arrival: Vec<u64>,
-    /// Time until which the network keeps copies to each member, by rank, in nanoseconds.
+    /// Time until which the network holds back arriving copies to each member, by rank, in nanoseconds.
     pub(crate) kept_until: Vec<u64>,
     /// Time at which the last write leaves the NIC, in nanoseconds.
     pub(crate) departs: u64,

@@ -110,8 +110,8 @@ impl State {
         self.arrive(id);
     }
 
-    /// Handles the arrival of a message that the network does not keep as a late copy. If the path is cut, holds the
-    /// message until the cut ends.
+    /// Handles the arrival of a message that the network does not hold back as a late copy. If the path is cut, holds
+    /// the message until the cut ends.
     pub(crate) fn arrive(&mut self, id: u32) {
         let message = self.messages.get(id);
         let (from, to, seq) = (message.from, message.to, message.seq);

@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    /// Lets the network keep a process's copies for a while after their set has ended.
+    /// Makes the network hold back a process's copies for a while after their set has ended.
     fn keep_copies_of(&mut self, who: ProcessId, number: u16) {
         let (longest, now) = (self.model.late_copy_ns, self.now);
         let Some(membership) = self.processes[who.index()].sets.get_mut(&number).filter(|_| longest > 0) else {
@@ -168,7 +168,7 @@ impl State {
         }
     }
 
-    /// Keeps a copy that arrives now for a while, if the network keeps copies on this path. Returns whether it does.
+    /// Holds back a copy that arrives now, if the network holds back copies on this path. Returns whether it does.
     pub(crate) fn keep_copy(&mut self, id: u32) -> bool {
         let message = self.messages.get(id);
         let (from, to) = (message.from, message.to);
@@ -187,7 +187,7 @@ impl State {
         Some(membership.kept_until[membership.rank_of(message.to)?])
     }
 
-    /// Releases the copies that the network kept between two processes.
+    /// Releases the copies that the network has held back between two processes.
     pub(crate) fn on_copies_go(&mut self, from: ProcessId, to: ProcessId) {
         let kept = std::mem::take(&mut self.kept);
         let between = |id: &u32| self.messages.get(*id).from == from && self.messages.get(*id).to == to;
@@ -198,7 +198,8 @@ impl State {
         }
     }
 
-    /// Releases kept copies at random when a write to the same location executes, so that they arrive right after it.
+    /// Releases held-back copies at random when a write to the same location executes, so that they arrive right after
+    /// it.
     pub(crate) fn let_go_of_what_was_there(&mut self, id: u32, place: &Opened) {
         if self.kept.is_empty() {
             return;

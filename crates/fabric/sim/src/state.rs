@@ -88,7 +88,7 @@ pub(crate) struct State {
     /// The network's state of sets, by number.
     pub(crate) sets: BTreeMap<u16, Set>,
     pub(crate) set_counts: SetCounts,
-    /// Copies that the network keeps, in order.
+    /// Copies that the network holds back, in order.
     pub(crate) kept: Vec<u32>,
     pub(crate) flows: u64,
     pub(crate) trace: Option<Trace>,
