@@ -106,7 +106,7 @@ fn main() -> Result<()> {
             let total = options.total();
             member.until("messages", |seen| seen.delivered.count() == total)?;
             SEEN.with_borrow(|seen| seen.delivered.write(&options))?;
-            // The receiver stays until the sender has printed its row, so that the membership does not change.
+            // The receiver stays until the sender has computed its row, so that the membership does not change before.
             let told = options.folder.join("told");
             while !told.exists() {
                 member.take(true)?;

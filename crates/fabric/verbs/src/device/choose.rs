@@ -89,7 +89,7 @@ pub enum ChooseError {
         /// Ports with their states.
         present: String,
     },
-    /// The configured GID entry is empty.
+    /// No GID has the configured index.
     #[error("there is no GID {wanted}; available: {present}")]
     NoSuchGid {
         /// Configured index.
