@@ -41,7 +41,8 @@ fn configuration() -> String {
     )
 }
 
-/// Starts `d`, which sends 30 messages. In every fifth one, it sends `b` and `c` mostly another message than `a`.
+/// Starts `d`, which sends 30 messages. In every fifth one it equivocates: `b` and `c` mostly receive another message
+/// than `a`.
 fn liar(directory: &Path) -> Result<Liar<ShmFabric>, Box<dyn Error>> {
     let plan = ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &configuration())?)?;
     let neb = plan.config().neb().ok_or("the configuration has no section [neb]")?;

@@ -4,9 +4,9 @@
 //! Three processes of this program run the nodes. First, one client keeps its window full; its rate is the peak. Then
 //! it makes calls at twice that rate, whether there is room or not; the rate and the latency of the accepted calls are
 //! printed. Last, two modest clients with four calls in flight each are measured alone, and beside a greedy client that
-//! calls whenever there is room. Their rates are printed, and the number of commands that were ordered between the last
-//! answer before a call and the call's own command. All processes share the machine's processors, so the rates depend
-//! on the machine. The number of commands does not.
+//! calls whenever there is room. Their rates are printed, and the distance in the order between a call's command and
+//! the last command that was answered before the call was made. All processes share the machine's processors, so the
+//! rates depend on the machine. The distance does not.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +32,8 @@ const TAKEN: u32 = 1024;
 struct Served {
     /// Answered calls per second.
     rate: f64,
-    /// Median number of commands of all clients that were ordered between the last answer before a call and the call's
-    /// own command.
+    /// Median distance in the order between a call's command and the last command that was answered before the call
+    /// was made, in commands of all clients.
     between: u64,
 }
 

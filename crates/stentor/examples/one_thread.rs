@@ -2,7 +2,8 @@
 //! on shared memory, stepped in turn by one thread, with one message in flight.
 //!
 //! `cargo run --release -p stentor --example one_thread [MESSAGES]` prints the time per message. Instruction counts
-//! vary less: count them for two numbers of messages and divide the difference, so that the start does not count:
+//! vary less. To leave out the start, count them for two numbers of messages, and divide the difference of the counts
+//! by the difference of the numbers:
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/one_thread 2000

@@ -2,8 +2,8 @@
 //! stepped in turn by one thread, with a full window in flight.
 //!
 //! `cargo run --release -p stentor --example one_thread_neb [BROADCASTS] [WINDOW] [all]` prints the time per broadcast.
-//! Instruction counts vary less: count them for two numbers of broadcasts and divide the difference, so that the start
-//! does not count:
+//! Instruction counts vary less. To leave out the start, count them for two numbers of broadcasts, and divide the
+//! difference of the counts by the difference of the numbers:
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/one_thread_neb 2000 64

@@ -14,8 +14,9 @@ use rustix::time::{
 /// needs no timer of its own.
 ///
 /// # Invariants
-/// The timer does not expire before `until`. [`sleep_for`](Descriptor::sleep_for) does not set a timer again that
-/// expires early enough, so an owner that sleeps often makes the system call only once in many sleeps.
+/// The timer does not expire before `until`. If the timer already expires early enough,
+/// [`sleep_for`](Descriptor::sleep_for) leaves it unchanged, so an owner that sleeps often makes the system call only
+/// once in many sleeps.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     epoll: OwnedFd,

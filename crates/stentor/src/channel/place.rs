@@ -11,7 +11,8 @@ use super::error::Problem;
 use crate::Cluster;
 use crate::config::{FabricKind, KeySource};
 
-/// Prefix of the names of all meetings. `stentor channel cat` uses another prefix, because its ends exchange more data.
+/// Prefix of the names of all meetings. `stentor channel cat` uses another prefix, because its ends speak a
+/// protocol of their own over the channel.
 const PREFIX: &str = "channel";
 /// Fingerprint of the protocol between the two ends at a place.
 const FINGERPRINT: u64 = 1;

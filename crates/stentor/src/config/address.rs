@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::error::Problem;
 
-/// Refuses an address that is not `host:port`, or that is not reachable by its form. Names are not resolved here.
+/// Refuses an address that is not `host:port`, or whose form shows that no process can reach it. Names are not resolved
+/// here.
 pub(super) fn check(address: &str) -> Result<(), Problem> {
     reason(address).map_or(Ok(()), |reason| Err(Problem::BadAddress { address: address.to_owned(), reason }))
 }

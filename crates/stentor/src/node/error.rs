@@ -26,7 +26,7 @@ pub struct StartError {
 pub enum StartErrorKind {
     /// The configuration, the name, the key or an address is wrong, or this program was built without the fabric.
     Configuration,
-    /// Another process of the same name is running.
+    /// Another process of the same name is running, or another process holds the node's port or directory.
     AlreadyRunning,
     /// There is less memory than the node needs.
     NoMemory,

@@ -11,7 +11,7 @@ const MOVES: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     delivered: u64,
-    /// Time of the last delivery, or of the last check without undelivered messages.
+    /// Time of the last delivery, of the last check without undelivered messages, or of the end of the last suspension.
     pub(super) last: Duration,
     looked: Duration,
     /// Duration of the last suspension of this process.

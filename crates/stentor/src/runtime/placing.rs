@@ -162,7 +162,8 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
         Err(JoinError::NoPlace)
     }
 
-    /// Starts the process of a client id. Waits for up to five seconds while a killed process still holds it.
+    /// Starts the process of a client id. Fails at once if another process holds the id. Waits for up to five seconds
+    /// while another process holds only a port or directory that the client needs.
     fn start<W: JoinWatch<F>>(&self, place: ClientId, watch: &mut W) -> Result<Client<F>, Refused<W::Error>> {
         // `None` means that another process holds the id, so the next one is tried at once.
         let start = || (self.start)(place).map_err(|error| if is_taken(&error) { None } else { Some(error) });

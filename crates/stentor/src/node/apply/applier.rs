@@ -405,7 +405,7 @@ impl<S: StateMachine> Applier<S> {
         self.progress.note_restore_over();
     }
 
-    /// Returns the position of command `commands`, the last one, as far as it is known.
+    /// Returns the position of the last command, whose index is `commands`, as far as it is known.
     fn last(&self, commands: u64) -> Position {
         let last = self.progress.applied().filter(|last| last.index == commands);
         last.unwrap_or_else(|| Position::at(self.first_timestamp(), (self.group.0, commands), Incarnation::NONE))

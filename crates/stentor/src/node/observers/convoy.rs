@@ -157,7 +157,7 @@ impl Ticket {
         self.piece
     }
 
-    /// Records that the state's begin was sent, or a piece of this many bytes.
+    /// Records that a piece of this many bytes was sent or, with `None`, the frame that precedes the pieces.
     pub(super) fn advance(&mut self, bytes: Option<usize>) {
         match bytes {
             None => self.begun = true,
