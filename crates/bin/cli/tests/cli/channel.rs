@@ -27,7 +27,7 @@ impl Meeting {
     pub(crate) fn new(fabric: &'static str) -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Each test has its own second number, because senders have addresses below it.
+        // The second octet of the address differs between tests, because it also determines the sender's address.
         let place = format!("127.{}.{}.7:7399", 140 + n, std::process::id() % 251);
         Meeting { scratch: Scratch::new(), place, fabric, more: &[] }
     }

@@ -190,7 +190,8 @@ fn long_line_is_refused_and_bytes_that_are_not_utf_8_are_printed_as_hex() {
     let long = "x".repeat(65);
     input.write_all(b"before\n\xff\n").unwrap();
     write!(input, "{long}\n{}\n", &long[1..]).unwrap();
-    // The line is longer than all buffers that it passes. More such lines follow than the process logs one by one.
+    // This line is longer than all buffers that it passes. The 50 lines below, each too long, are more than the process
+    // logs one by one.
     input.write_all(&[b'y'; 1 << 20]).unwrap();
     input.write_all(b"\n\xfe\xff\n").unwrap();
     for _ in 0..50 {

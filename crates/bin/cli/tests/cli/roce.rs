@@ -433,8 +433,8 @@ fn obstacle_to_a_start_is_named() {
     assert_eq!(good["notes"], serde_json::json!([]));
 }
 
-/// The member with the largest id connects to the others. If they could not report its name, they would report only
-/// that it is absent.
+/// The host name of g1.3 cannot be resolved. The other members do not need it, because the member with the largest id
+/// dials. They report the name nevertheless, instead of only the member's absence.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn unresolvable_host_name_is_reported_as_such() {

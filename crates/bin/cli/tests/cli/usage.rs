@@ -132,7 +132,7 @@ fn help_is_as_wide_as_the_terminal() {
         drop(command);
         let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
         let mut terminal = std::fs::File::from(terminal);
-        // A read of the terminal fails after its last other side has closed.
+        // A read fails once the last descriptor of the terminal's other side is closed.
         while let Ok(count @ 1..) = terminal.read(&mut bytes) {
             text.extend_from_slice(&bytes[..count]);
         }

@@ -1,5 +1,5 @@
-//! One line that describes from what a process was started. Operators compare these lines of processes that do not
-//! connect to each other.
+//! One line that names the configuration and the key with which a process was started. Operators compare these lines of
+//! processes that do not connect to each other.
 
 use std::path::Path;
 

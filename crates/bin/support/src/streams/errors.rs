@@ -15,7 +15,7 @@ use crate::live::lock;
 
 /// Capacity of the queue, in bytes.
 const MOST_BYTES: usize = 256 << 10;
-/// Longest time without progress of the reader for which a process that ends still waits.
+/// Longest time for which an ending process waits while the reader makes no progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Texts that wait to be written.
