@@ -20,9 +20,9 @@ const MS: u64 = 1_000_000;
 const TIMER: u64 = 0;
 /// Maximum number of keys that one scan returns.
 const SCANNED: u32 = 1000;
-/// Room for the longest value and for short answers to the items after it, in bytes.
+/// Room for the longest value, followed by [`Value::Again`] for each later item of the batch, in bytes.
 const ROOMY: usize = LONGEST + 2 * SMALL + BEHIND as usize;
-/// Room that a scan leaves for the answers to the items after it, in bytes.
+/// Room that a scan leaves for [`Value::Again`] for each later item of the batch, in bytes.
 const BEHIND: u16 = 1024;
 
 const NOT_AN_INTEGER: Value<'_> = Value::Error("ERR value is not an integer or out of range");
@@ -346,10 +346,10 @@ struct Room {
 }
 
 impl Room {
-    /// Refuses an item if the reply has no room for its answer of `needs` bytes and for the answers to the `behind`
-    /// items after it. Writes [`Value::Again`] if the item has to be sent again. In that case all items after it have
-    /// to be sent again too. If even an empty reply has no room for the answer, writes an error. Returns whether the
-    /// item was refused.
+    /// Refuses an item if the reply has no room for its answer of `needs` bytes, followed by one byte
+    /// ([`Value::Again`]) for each of the `behind` later items. Writes [`Value::Again`] if the item has to be sent
+    /// again. In that case all later items have to be sent again too. If even an empty reply has no room for the
+    /// answer, writes an error. Returns whether the item was refused.
     fn refuses(&mut self, needs: usize, behind: usize, out: &mut impl Sink) -> bool {
         if !self.is_full && needs + behind <= out.room() {
             return false;

@@ -167,8 +167,8 @@ impl Faults {
                     assert!(!hosts.reaches(member), "host {member} can be reached although its link is down");
                     ms(chance, 3000);
                     hosts.set_up(member, true);
-                    // The members on this host must fetch the keys that they missed before the next fault, as after a
-                    // kill.
+                    // As after a kill, the next fault waits until the members on this host have fetched the keys that
+                    // they missed.
                     std::thread::sleep(Duration::from_millis(1500));
                 }
                 _ => {
