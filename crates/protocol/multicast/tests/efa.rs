@@ -150,7 +150,7 @@ impl Run {
         while let Some(due) = self.world.next(DEADLINE_NS) {
             let Due::Step { process, now_ns } = due else { continue };
             let worked = self.step(process, now_ns);
-            // Writes that the wrapper delays wake no process.
+            // Writes that the fault injector delays wake no process.
             self.world.wake_at(process, now_ns + 2_000);
             self.world.stepped(process, worked);
             if self.is_over() {

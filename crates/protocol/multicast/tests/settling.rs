@@ -19,11 +19,12 @@
 //!
 //! # Why that is enough
 //! If a survivor's no-op is settled in ballot b, no majority of that survivor acknowledges V in any ballot c: for c < b
-//! the state of b would have the vector; for c = b there is one stream; for c > b the state of c has the no-op. So the
-//! quorum and the no-op of one survivor exclude each other, and with them the deliveries by that quorum and the no-ops
-//! of the others that follow from it. If a survivor that refused is reset, another survivor may have filled its slot
-//! because of the refusal, or may be delivering without the reset survivor. The word decides which, because no-op and
-//! word are in one order, and both count only when a majority has them.
+//! the state of b would have the vector; for c = b there is one stream; for c > b the state of c has the no-op. So one
+//! survivor never has both a quorum for V and a settled no-op. Deliveries that count on that quorum, and no-ops with
+//! which other survivors follow that survivor's refusal, therefore exclude each other, too. If a survivor that refused
+//! is reset, another survivor may have filled its slot because of the refusal, or may be delivering without the reset
+//! survivor. The word decides which, because no-op and word are in one order, and both count only when a majority has
+//! them.
 //!
 //! This needs less than freezing each message and collecting answers, and uses existing mechanisms: no-ops, refusals,
 //! and votes.

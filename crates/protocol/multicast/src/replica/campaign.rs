@@ -51,8 +51,9 @@
 //! of virtual synchrony and viewstamped replication use the same idea, which Michael, Ports, Sharma and Szekeres call
 //! crash-consistent quorums (*Recovering Shared Objects Without Stable Storage*, DISC 2017).
 //!
-//! Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps: A(b1)
-//! assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before it.
+//! Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps. A leads
+//! ballot b1 and assigns time 1 to m1, but its entry reaches no other member. B leads b2 with C's promise and assigns
+//! time 1 to m2, and m2 is delivered. A then leads b3 with B's promise, and revives m1 at time 1, before m2.
 
 use stentor_fabric::ProcessId;
 

@@ -28,8 +28,8 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     }
 }
 
-/// Ticks the members `times` times. After each time everything that can be taken is taken, and all properties must
-/// hold.
+/// Ticks the members `times` times. After each tick, all messages that can be received are processed, and all
+/// properties must hold.
 fn tick_safely(cluster: &mut Cluster, times: usize, members: &[u16], open: impl Fn(Wire) -> bool) {
     for _ in 0..times {
         for member in members {
@@ -224,9 +224,10 @@ fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     assert_eq!(delivered, [0; 5], "no member knows the message any more");
 }
 
-/// A group is founded. One member has its founder's state and holds a message. Then both lose their memory, and the
-/// group is founded again with the third member, which had promised the first founding. The third member also holds the
-/// message in a first ballot, but in that of the other founding. Each of them loses its memory in turn.
+/// A group is founded. One member has its founder's state and holds a message. Then this member and the founder lose
+/// their memory, and the group is founded again with the third member, which had promised the first founding. The third
+/// member also receives the message, and holds it in the first ballot of the second founding. Then it loses its memory,
+/// too.
 #[test]
 fn message_held_in_first_ballots_of_two_foundings_has_no_majority() {
     let (founder, first, second) = (0, 1, 2);

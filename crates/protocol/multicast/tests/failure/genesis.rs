@@ -69,8 +69,8 @@ fn finish(cluster: &mut Cluster) {
     }
 }
 
-/// Returns whether the group is founded. These members of three are without memory, the others are stalled, and a
-/// member of another group reports the incarnation that it `remembers`.
+/// Returns whether a group of three is founded. The members in `without` have no memory, the other members are stalled,
+/// and a member of another group reports the incarnation that it `remembers`.
 fn is_founded(mutant: Mutant, without: &[u16], remembers: Incarnation) -> bool {
     let mut cluster = Cluster::new(&[3, 1], 1, (Variant::V2, 4, mutant));
     without.iter().for_each(|member| cluster.crash(*member));

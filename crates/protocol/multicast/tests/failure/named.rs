@@ -103,8 +103,9 @@ fn the_leader_fails_after_the_2a_reached_three_of_four() {
     }
 }
 
-/// A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) must not revive
-/// m1@1 before it.
+/// A leads ballot b1 and assigns time 1 to m1, but its entry reaches no other member. B leads b2 with C's promise and
+/// assigns time 1 to m2, and m2 is delivered. A then leads b3 with B's promise, and must not revive m1 at time 1,
+/// before m2.
 fn five_steps(mutant: Mutant) -> Result<Cluster, String> {
     let (a, b, c) = (0, 1, 2);
     let control = |from, to| Wire::Control { from, to };
@@ -144,10 +145,10 @@ fn message_accepted_only_by_an_old_leader_is_not_ordered_before_a_delivered_one(
     assert_eq!(first_delivers(&three), [1, 0], "m2, then m1");
 }
 
-/// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A(b1) has m0 at (1, 2), which no other member has seen.
-/// B(b2, with C) gives m0 the same time, and the next one to m1, which precedes m0's final time. C's and D's
-/// acknowledgements of m0 reach A, which has not received b2's state. A must not deliver m0 because of these
-/// acknowledgements, because it knows nothing of m1.
+/// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A leads ballot b1 and has the vector (1, 2) of m0, which
+/// no other member has seen. B leads b2 with C's promise, and assigns time 1 to m0 and time 2 to m1. So m1 precedes m0,
+/// whose final time is 2 at group 1. C's and D's acknowledgements of m0 reach A, which has not received b2's state. A
+/// must not deliver m0 because of these acknowledgements, because it knows nothing of m1.
 fn acknowledged_in_a_newer_ballot(mutant: Mutant) -> Result<Cluster, String> {
     let (a, b, c, d) = (0, 1, 2, 3);
     let control = |from, to| Wire::Control { from, to };

@@ -21,7 +21,8 @@ fn fenced_leader_writes_nothing_more_and_its_link_reconnects() {
         bed.run(RECONNECTED_NS);
         assert!(bed.world.fault_counts().remote_access_errors > 0, "seed {seed}: the stream broke");
         assert!(bed.members.iter().all(|member| member.is_connected()), "seed {seed}: and was reconnected");
-        // When access is granted again, the stream continues. Entries written meanwhile are kept for counting members.
+        // When access is granted again, the stream continues. Entries written meanwhile are kept for members that
+        // count.
         for follower in [1, 2] {
             bed.members[follower].grant_stream(ProcessId(0));
         }

@@ -18,8 +18,8 @@ impl Bed {
     }
 }
 
-/// A message is ordered one way after it is submitted, and delivered a round trip later. In that time a share of 64 is
-/// decided at most four times.
+/// A message is ordered half a round trip after it is submitted, and delivered a round trip later. In that time a share
+/// of 64 is decided at most four times.
 #[test]
 fn modest_client_waits_behind_a_part_of_the_greedy_clients_messages() {
     let limits = Limits { window: WINDOW, body_ring_bytes: 256 << 10, ..limits() };

@@ -305,8 +305,8 @@ fn stalled_receiver_delays_nobody() {
     }
 }
 
-/// Restoring a state at once takes long. Meanwhile the receiver is expelled like any stalled member, or its connection
-/// breaks because it does not answer. Afterwards the transfer continues.
+/// The receiver restores the state in one call, which takes long. Meanwhile the receiver is expelled like any stalled
+/// member, or its connection breaks because it does not answer. Afterwards the transfer continues.
 #[test]
 fn a_receiver_whose_connection_ends_while_it_restores_needs_no_other_freeze() {
     for seed in [0, 2] {
@@ -457,9 +457,9 @@ fn refounded_group_forgets_the_state_of_an_unfinished_transfer() {
     }
 }
 
-/// A process without memory has the application's state of what its group delivered, when all members that had
-/// delivered it are lost. The group is reset with the state of a member that was behind. Returns whether all members
-/// deliver alike from then on. A lost message may be delivered once more, if a member holds it.
+/// A process without memory has received the application's state up to the latest deliveries when all members that had
+/// made these deliveries are lost. The group is reset with the state of a member that was behind. Returns whether all
+/// members deliver alike from then on. A lost message may be delivered once more, if a member holds it.
 fn are_alike_when_reset_behind_an_application(seed: u64, mutant: Mutant) -> bool {
     let (mut bed, sent) = bed(&[5], limits(), NetworkModel::calm(), (seed, mutant));
     (0..3).chain([4, 5]).for_each(|other| bed.cut(3, other, 20 * RECONNECTED_NS));
