@@ -122,7 +122,7 @@ pub struct ReplyRecord<'a> {
     /// Outcome of the message.
     pub outcome: Outcome,
     /// Generation of the request. For other messages, the generation of the session in this group, or 0 if it is not
-    /// open.
+    /// open. A halted group repeats the generation of the message.
     pub generation: u32,
     /// The `request` of the envelope: a number, or the random word.
     pub request: u64,

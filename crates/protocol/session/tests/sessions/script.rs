@@ -313,7 +313,7 @@ fn a_repeated_taking_up_finds_the_first(mutant: Mutant) {
     assert_eq!(outcome(&mut world), Outcome::Refused(Reason::Taken));
 }
 
-/// Every copy of a request names the end that the first one named.
+/// Every copy of a request names the same end of the session as the first one, even after a renewal.
 fn a_retry_names_the_end_of_the_first(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     world.begin(0, &[0]);

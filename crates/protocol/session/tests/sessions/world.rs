@@ -364,8 +364,8 @@ impl World {
         self.check();
     }
 
-    /// Lets the group begin a new history with an empty table. Messages in flight to it become no-ops, and processes
-    /// that multicast to it before are no longer used.
+    /// Lets the group begin a new history with an empty table. Messages in flight to it become no-ops. A process whose
+    /// session or messages involve the group is no longer used.
     pub(crate) fn reset(&mut self, group: u16, limits: SessionLimits) {
         let mutant = self.mutant;
         self.audit.resets.insert(group);
