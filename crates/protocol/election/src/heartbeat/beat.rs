@@ -76,8 +76,8 @@ pub struct Beat {
     /// 1 if the process is willing to lead, otherwise 0.
     pub stands: u64,
     /// Mask of the members that the process sees alive over working links, itself included. Bit n is the n-th of
-    /// [`HeartbeatConfig::members`](super::HeartbeatConfig::members). The first format of beats ended before this word.
-    /// All processes of a cluster run one version.
+    /// [`HeartbeatConfig::members`](super::HeartbeatConfig::members). All processes of a cluster run one version, so
+    /// every member publishes this word.
     pub sees: u64,
 }
 

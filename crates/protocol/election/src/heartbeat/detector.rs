@@ -27,7 +27,8 @@ pub(crate) const BEATS_TO_TRUST: u32 = 3;
 const SAMPLES: u32 = 8;
 /// Number of mean deviations above the mean at which a silence becomes suspicious: about six standard deviations.
 const DEVIATIONS: u64 = 8;
-/// Bound of the doublings of the timeout. It is more than any pair of timeouts needs, and too small to overflow.
+/// Upper bound of the number of doublings of the timeout. From the shortest timeout it reaches a longest one that is a
+/// million times as long, and it is too small to overflow.
 const MAX_PATIENCE: u32 = 20;
 /// Number of longest timeouts without a wrong suspicion after which one doubling is removed.
 const CALM: u64 = 64;

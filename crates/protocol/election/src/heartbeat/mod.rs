@@ -49,7 +49,7 @@
 //! ## Invariants
 //! 1. A process claims leadership only while it is connected to a majority.
 //! 2. A process that a leader counts as reached does not doubt that leader for its silence, up to the time of one
-//!    reading. It publishes that it sees the leader exactly as long as it does not suspect it.
+//!    reading. It publishes that it sees the leader only while it does not suspect the leader.
 //! 3. The members that doubt a leader which is connected to a majority are therefore a minority. So invariant 1 and the
 //!    count of doubts never depose such a leader, whichever members cannot read it, and however often their links break
 //!    and recover. A false report of the leader's death deposes it once, if the member that receives the report has
