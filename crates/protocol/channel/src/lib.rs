@@ -23,8 +23,8 @@
 //! schemes send fewer messages of the fabric:
 //!
 //! - [`Scheme::Eager`] sends a short message in place of its length and marks that in the tag ([`Tag::WHOLE`]), so a
-//!   message of 4096 bytes is 4096 bytes of the fabric. Lengths and pieces have separate numbers. A message of one
-//!   piece is sent without a length in front if the peer has a receive for it; its tag holds both numbers
+//!   message of 4096 bytes is a fabric message of 4096 bytes. Lengths and pieces have separate numbers. A message of
+//!   one piece is sent without a length in front if the peer has a receive for it; its tag holds both numbers
 //!   ([`Tag::PIECE_BITS`]).
 //! - [`Scheme::Counted`], for fabrics without tags, sends a short message after its length.
 //!

@@ -100,7 +100,8 @@ fn receive_with_another_kind_is_refused() {
     assert_eq!(failure(&mut end).1, mismatch);
 }
 
-/// A control message that arrives in a receive for a length is not limited by that receive to its proper size.
+/// A receive for a length does not enforce the size of a control message that arrives in it. The end therefore checks
+/// that size.
 #[test]
 fn a_control_message_of_another_size_is_refused() {
     for bytes in [0, 8, 63, 65, 72] {

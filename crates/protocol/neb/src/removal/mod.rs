@@ -36,8 +36,8 @@
 //!   the decision contains each further index as long as all members that hold a value for it hold the same one. It
 //!   therefore also contains what a correct sender is known to have written to a majority.
 //! - V5: nothing is decided about the streams of processes that remain. Each of them reads all other remaining
-//!   processes before and after the change. Only removed processes need not answer any more (by name:
-//!   [`Replay::remove_member`](crate::Replay)).
+//!   processes before and after the change. Only removed processes need not answer any more:
+//!   [`Replay::remove_member`](crate::Replay) removes each of them by its id, and lowers no threshold.
 //!
 //! # Crash of the operator
 //! Each member has promised, fenced or decided, and never undoes such a step. The stream of a fenced process makes no
