@@ -237,7 +237,8 @@ impl Switch {
 
     fn not_linked(&self, parsed: &Parsed<'_>, sqpn: u32, msn: u32, found: Linking) -> Departure {
         match found {
-            // Another rank linked first. The packet's admission still proves that every packet before it is done.
+            // The set has changed since the packet was admitted, for example because another rank linked first. The
+            // admission still proves that every packet before this one is done, so the RNR NAK names this packet's PSN.
             Linking::Lost => {
                 let to = (parsed.source, parsed.port, sqpn);
                 let syndrome = Syndrome::RnrNak(self.config.busy);

@@ -29,8 +29,8 @@ impl Requester {
         packet: &Packet<&[u8]>,
         hearing: &mut Hearing<'_>,
     ) -> Verdict {
-        // A sequence error may name the PSN after the last packet sent. This happens if all packets had already arrived
-        // and the ones sent last were duplicates.
+        // A sequence error may name the PSN after the last packet sent. A switch names the packet after those that all
+        // members have acknowledged. If a member's NAK reaches the switch late, these may be all packets.
         if psn.distance(self.sent) > 0 || psn == self.sent && !is_sequence_error(response) {
             hearing.counters.ghost_responses += 1;
             return Ok(());
