@@ -211,11 +211,12 @@ stentor_fabric_sim::counts! {
         stalled_followers,
         /// Leaders that were stopped for so long that windows and rings fill up.
         leaders_stopped,
-        /// Other members that were stopped for so long.
+        /// Followers that were stopped for so long that windows and rings fill up.
         followers_stopped,
-        /// Clients that were stopped for so long.
+        /// Clients that were stopped for so long that windows and rings fill up.
         clients_stopped,
-        /// Processes that were stopped for so long while another process was stopped, too.
+        /// Processes that were stopped for so long that windows and rings fill up, while another process was stopped,
+        /// too.
         several_stopped,
         /// Members that another member expelled because they did not run.
         members_expelled,
