@@ -1,10 +1,10 @@
 //! Messages between hosts and the control plane of a switch, and their encoding.
 //!
-//! A host sends [`Join`] for a set, with two queue pairs that nobody has used yet. When all hosts have joined, or
-//! enough hosts have and no more join for a while, the switch creates a *generation* of the set. It consists of the
-//! hosts that joined, has a `gid` that no older packet names, and is announced with [`Ready`]. A generation never
-//! changes. When one of its hosts joins again, leaves or breaks a queue pair, the switch sends the others
-//! [`ToHost::Renew`]. They discard their queue pairs and join again with new ones.
+//! A host sends [`Join`] for a set, with two queue pairs that nobody has used yet. When all hosts have joined, or at
+//! least two have and the first one has waited for some time, the switch creates a *generation* of the set. A
+//! generation consists of the hosts that joined, has a `gid` that no older packet names, and is announced with
+//! [`Ready`]. It never changes. When one of its hosts joins again, leaves or breaks a queue pair, the switch sends the
+//! others [`ToHost::Renew`]. They discard their queue pairs and join again with new ones.
 //!
 //! The switch does not know whether a packet of an older generation may still land at a host. The hosts exchange that
 //! among themselves.

@@ -67,8 +67,8 @@ pub fn sets_in(sram_bytes: u64, hosts: u64) -> u64 {
     8 * sram_bytes / set_bits(hosts).total()
 }
 
-/// Returns the number of groups that must be set up one by one to cover every sender and every subset of at least two
-/// receivers: n·(2^(n−1)−1).
+/// Returns the number of groups that must be set up one by one to cover every sender with every non-empty subset of the
+/// other hosts as its receivers: n·(2^(n−1)−1).
 #[must_use]
 pub fn static_groups(hosts: u32) -> u128 {
     let subsets = 1_u128.checked_shl(hosts.saturating_sub(1)).unwrap_or(u128::MAX);

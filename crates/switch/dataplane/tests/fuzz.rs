@@ -211,7 +211,7 @@ fn run(seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
         if random.index(3) == 0 {
             mutate(&mut random, &mut bytes);
         }
-        // Floods repeat one packet.
+        // Some packets arrive several times in succession, as in a flood.
         for _ in 0..[1, 1, 1, 1, 2, 20][random.index(6)] {
             // Now and then the loop holds a packet back, and loses the one that it held before.
             let passes = if random.index(10) == 0 { 1 + random.index(4) } else { usize::MAX };

@@ -137,11 +137,11 @@ struct Set {
     generation: Option<u64>,
     /// Ranks of the generation, as a bit mask.
     who: u32,
-    /// Last generation that the sender has left.
+    /// At the sender: the last generation that it has left.
     left: u64,
     /// Ranks that may still be in generation `left`, as a bit mask.
     unsettled: u32,
-    /// Last generation that the sender has left and asked this process to leave.
+    /// At a receiver: the last generation that the sender has asked it to leave.
     banned: Option<u64>,
     /// The sending side; `None` at receivers.
     sender: Option<Sender>,

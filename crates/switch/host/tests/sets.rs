@@ -361,7 +361,8 @@ fn receiver_leaves_when_it_loses_the_sender() {
     three.both_ready(7);
     three.hosts[0] = None;
     three.until("left", |three| three.at(B).state() == QpState::Error);
-    // In the other direction, the sender loses a receiver, and need not wait for its reply.
+    // Both hosts join again, and the set breaks at the sender. The receiver ends before it has replied to the sender,
+    // which then no longer waits for that reply.
     reset(three.at(B));
     three.start(A);
     three.at(A).join().unwrap();

@@ -1,8 +1,8 @@
 //! Registry of the control plane, independent of sockets: the joins of each set, and its current generation.
 //!
 //! # States of a set
-//! - *Gathering*: hosts join. When all have joined, or at least two have and no more join for a while, a generation
-//!   begins.
+//! - *Gathering*: hosts join. A generation begins when all have joined, or when at least two have and the first of them
+//!   has waited for [`SETTLE`] or, if hosts that were asked to join again are missing, for [`GRACE`].
 //! - *Generation*: the data plane has the set. The set gathers again as soon as one of its hosts leaves, joins again or
 //!   disconnects, another host joins, or the data plane has poisoned it.
 //!
@@ -197,7 +197,8 @@ impl Registry {
         });
     }
 
-    /// Advances the time: ends generations whose hosts have joined again, and begins the generations that are due.
+    /// Advances the time: ends generations that are poisoned or for which hosts have joined again, and begins those
+    /// that are due.
     pub(crate) fn tick(&mut self, now: u64, switch: &mut Switch, said: &mut Said) {
         let looks = now >= self.looked + ns(LOOK);
         if looks {

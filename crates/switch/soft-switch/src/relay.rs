@@ -18,9 +18,9 @@ use crate::enrolment::{Admitted, Enrolment};
 use crate::faults::{Faults, Held, Network};
 use crate::settings::Settings;
 
-/// Maximum number of passes of one packet. A control packet that takes a set over needs one pass that reads, one that
-/// stores the done PSN of the former holder, and one for each member. A data packet needs one for a NAK after its last
-/// copy.
+/// Maximum number of passes of one packet, one more than any packet needs. A control packet that takes a set over needs
+/// one pass that reads, one that stores the done PSN of the former holder, and one for each member. A data packet needs
+/// one for each copy, and one for a NAK after the last copy.
 pub const MOST_PASSES: usize = MOST + 3;
 /// Number of packets of one address that are received before the round continues.
 const ROUND: usize = 8 * Outlet::BATCH;

@@ -114,7 +114,8 @@ impl List {
         List { n: 0, links: [Link { rank: 0, rkey: 0, base: 0 }; MOST] }
     }
 
-    /// Returns the address that reaches all these targets through this list, if there is one.
+    /// Returns the address at which a single write reaches all these targets while the switch uses this list. Returns
+    /// `None` if there is no such address.
     fn va(&self, targets: &[Target]) -> Option<u64> {
         if targets.len() != self.n {
             return None;
@@ -199,7 +200,7 @@ impl Sender {
         }
     }
 
-    /// Starts with a new queue pair. Forgets all requests that were posted to the previous queue pair.
+    /// Starts with a new queue pair. Drops all earlier requests, posted or waiting.
     pub fn begin(&mut self, session: Session) {
         self.entries.clear();
         self.changes.clear();
@@ -363,8 +364,8 @@ impl Sender {
         (token >> 32) as u32 == self.session.life
     }
 
-    /// Returns the id of the oldest write that is not done, and removes it. The caller repeats this until `None` after
-    /// the queue pair has broken.
+    /// Returns the id of the oldest write that is not done, and removes it. After the queue pair has broken, the caller
+    /// repeats this until it returns `None`.
     pub fn next_failed(&mut self) -> Option<u64> {
         while let Some(entry) = self.entries.pop_front() {
             self.posted = self.posted.saturating_sub(1);

@@ -146,7 +146,7 @@ fn sets_settle_after_the_switch_restarts_or_stops() {
     bed.until("a write without the switch", |bed| bed.words(1, &group)[3] == 99);
     let notes = bed.notes(0);
     let can_be_used: Vec<bool> = notes.iter().map(|note| !note.contains("cannot be used")).collect();
-    // A process that dials while the switch starts reports a second reason.
+    // Consecutive reasons count once, because a process that dials while the switch starts reports a second reason.
     let times = can_be_used.chunk_by(|one, next| one == next).filter(|same| !same[0]).count();
     assert_eq!(times, 6, "{notes:?}");
 }
