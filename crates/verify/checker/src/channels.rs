@@ -14,7 +14,7 @@ pub(crate) type End = (Label, Process);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndLog {
     pub(crate) sends: Vec<Kept>,
-    /// Reports that a message was sent.
+    /// The `sent` events, each of which informed the application that a message was sent.
     pub(crate) sent: Vec<Kept>,
     pub(crate) recvs: Vec<Kept>,
     /// The first event with more messages in flight than credits, if there is one.

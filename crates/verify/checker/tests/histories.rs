@@ -151,7 +151,7 @@ fn the_properties_hold_within_each_history() {
 fn more_histories_than_can_be_judged_are_no_violation() {
     let resets =
         |most: u64| (2..=most).map(|n| begun(100 + n, ("b", 1), &format!("{n}-0000000b"), 0)).collect::<Vec<_>>();
-    // The history of the other group is included.
+    // `g1` has 255 histories here, and `g2` has one, which counts, too.
     assert_eq!(judge(&[first(), resets(255)]).undecided(), None);
     let report = judge(&[first(), resets(256)]);
     assert_eq!(violated(&report), Vec::<&str>::new());
@@ -175,7 +175,7 @@ fn a_reset_with_a_state_keeps_exactly_its_deliveries() {
     assert_eq!(report.properties["M11"].as_str(), "ok");
     let report = judge(&[first.clone(), goes_on(2, 3)]);
     assert!(violated(&report).contains(&"M11") || violated(&report).contains(&"M5"), "{report:#?}");
-    // The process forgets the deliveries that the history keeps.
+    // `a` is admitted again without the delivery that the history keeps.
     let report = judge(&[first, goes_on(0, 1)]);
     assert!(violated(&report).contains(&"M5"), "{report:#?}");
 }

@@ -2,8 +2,9 @@
 //!
 //! Linearizability is local: if no call connects two groups, their orders can be judged separately and merged along
 //! real time. Calls to several groups end this independence. With them, the order need not follow real time between
-//! different sessions, and the calls of sessions may be ordered from one part to another and back. A stale read has no
-//! position in real time either, and it constrains its session.
+//! different sessions. The orders of two parts could then contradict each other, because some session orders a call of
+//! the first part before one of the second, and another session the reverse. A stale read has no position in real time
+//! either, and it constrains its session.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
