@@ -169,8 +169,8 @@ impl ClientActor {
         worked
     }
 
-    /// Sends the next message if it is due and there is room. A calm run begins when all processes are connected, so
-    /// none is missing.
+    /// Sends the next message if it is due and there is room. Before its first message, the client waits until it
+    /// reaches all groups.
     fn submit(&mut self, now_ns: u64) -> bool {
         if self.client.submitted() == 0 {
             let all: Vec<GroupId> = self.client.topology().group_ids().collect();

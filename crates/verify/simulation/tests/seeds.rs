@@ -92,7 +92,7 @@ fn final_times_are_right_on_hosts_whose_clocks_are_not() {
     assert_eq!(report.unseen_claims(Profile::Clocks, Sets::Never), Vec::<&str>::new());
 }
 
-/// Each seed once violated a property, and has taken another course since. The groups name the causes.
+/// Each seed once violated a property, and has taken another course since. The names of the lists are the causes.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn seeds_that_broke_under_all_failures_hold() {

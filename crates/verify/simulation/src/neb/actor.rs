@@ -146,7 +146,7 @@ impl Lying {
         let now_ns = self.shared.world.now_ns();
         let Lying { liar, chance, .. } = self;
         liar.step(|| chance.between(0, u64::MAX - 1), &mut |_| {});
-        // The liar finishes operations that other processes wait for.
+        // Later, the liar runs only while it does work of a correct process, for which other processes may wait.
         if now_ns < self.until_ns || liar.worked() {
             self.shared.world.wake_at(self.me, now_ns + LIAR_PAUSE_NS);
         }

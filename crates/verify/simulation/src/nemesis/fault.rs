@@ -108,7 +108,7 @@ pub enum Fault {
         /// Duration of the fault.
         for_ns: u64,
     },
-    /// All members of a group do not run. Their NICs continue to serve their memory.
+    /// No member of a group runs. The members' NICs continue to serve their memory.
     Silence {
         /// The group.
         group: GroupId,

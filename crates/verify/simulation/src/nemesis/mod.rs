@@ -634,7 +634,7 @@ impl Nemesis {
         self.counts.clients_begun_beside_a_silent_group += u64::from(now < self.silent_until_ns);
     }
 
-    /// Returns whether a client id is not taken over until the end.
+    /// Returns whether the process of a client id is down, and no other process will take over the id.
     #[must_use]
     pub fn is_gone(&self, client: ProcessId) -> bool {
         let victim = &self.victims[client.index()];

@@ -27,7 +27,8 @@ pub(super) struct Served<'a> {
 }
 
 impl Served<'_> {
-    /// Fires the timers that are due at this position. All sessions that have ended by now expired.
+    /// Fires the timers that are due at this position. Sessions that were reported as ended before this call have
+    /// expired. The message itself ends those that are reported later.
     pub(super) fn fire_timers(&mut self) {
         self.done.ran_out.append(&mut self.done.ended);
         self.machine.fire_timers(&self.at);

@@ -40,8 +40,8 @@ impl RunReport {
 /// Maximum number of times that the control plane recreates the set in a run.
 const MOST_ERAS: u64 = 3;
 
-/// Minimum number of steps between two early timeouts of a host, multiplied by the number of hosts. Within this time a
-/// packet is acknowledged by all members.
+/// This number times the number of hosts is the minimum number of steps between two early timeouts of a host. In that
+/// many steps, all members acknowledge a packet.
 const PATIENCE: u64 = 60;
 
 #[derive(Default)]
