@@ -49,7 +49,7 @@ struct Service {
 /// The faults that each fabric supports.
 const FABRICS: [(&str, &[&str]); 2] =
     [("shm", &["kill", "stop", "move", "restart"]), ("roce", &["kill", "stop", "move", "restart", "cut", "loss"])];
-/// Number of properties of the multicast.
+/// Number of properties in a report on the multicast: M1 to M11, and R1.
 const PROPERTIES: usize = 12;
 
 /// The faults that only a service has.

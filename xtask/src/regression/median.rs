@@ -22,9 +22,9 @@ impl Median {
 /// interval.
 ///
 /// The interval is between two order statistics. Each value is below the true median with a probability of one half. So
-/// the number of values below it is binomial, whatever the distribution. The `k` smallest and the `k` largest values
-/// can be left out if fewer than `k` values are below the median, or above it, with a probability of at most 2.5 %
-/// each.
+/// the number of values below it is binomial, whatever the distribution. The `k` smallest values can be left out if at
+/// most `k` values are below the true median with a probability of at most 2.5 %. By symmetry, the `k` largest values
+/// can then be left out, too.
 pub(crate) fn median(sample: &[f64]) -> Option<Median> {
     let n = sample.len();
     let outside = left_out(n)?;
