@@ -111,7 +111,7 @@ impl Cpg {
         Ok(unsafe { call(handle, fd) })
     }
 
-    /// Returns `cpg_mcast_joined` for messages in one part.
+    /// Returns a function that multicasts a message by `cpg_mcast_joined`.
     ///
     /// # Errors
     /// Returns an error if the library has no such function.
@@ -125,7 +125,7 @@ impl Cpg {
         })
     }
 
-    /// Returns `cpg_dispatch` for all available events.
+    /// Returns a function that calls back for all available events, by `cpg_dispatch`.
     ///
     /// # Errors
     /// Returns an error if the library has no such function.

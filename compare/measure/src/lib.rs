@@ -4,9 +4,9 @@
 //! A sender keeps a given number of messages outstanding. Every process records times of the host's monotonic clock in
 //! memory. When it has all of them, it writes them to a separate file in a shared folder. The sender then computes one
 //! row. The rate, in messages per second, is counted from the first call to the last delivery at the last receiver. A
-//! latency is the time from a call to the last receiver's delivery. One at a time means that the sender sends the next
-//! message when all receivers have delivered the one before. For this purpose the receivers report their progress in
-//! files. In a stream the sender counts only its own deliveries.
+//! latency is the time from a call to the last receiver's delivery. If messages are sent one at a time, the sender
+//! sends the next message when all receivers have delivered the one before. For this purpose the receivers report their
+//! progress in files. In a stream the sender counts only its own deliveries.
 //!
 //! Two processes exchange messages in round trips ([`ping_pong`]). A latency is half of a round trip. Both processes
 //! spin.
