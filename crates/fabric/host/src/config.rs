@@ -85,8 +85,8 @@ pub(crate) fn is_usual(directory: &Path) -> bool {
     directory == default_directory() || directory == common_directory()
 }
 
-/// Returns an absolute path for `path`. The part of the path that exists is returned without `..` and symbolic links,
-/// so that the length of a socket path does not depend on the working directory of its process.
+/// Returns an absolute path for `path`. If the path contains `..`, the part of it that exists is returned without `..`
+/// and symbolic links. Otherwise the length of a socket path would depend on the working directory where `..` begins.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

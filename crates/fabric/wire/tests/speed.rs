@@ -15,7 +15,7 @@ const ROUNDS: usize = 31;
 const TURNS: u32 = 2000;
 /// Number of trials, of which the best counts, because other users of the machine disturb some of them.
 const TRIALS: usize = 5;
-/// The bound: this factor times the bare CRC, plus `MORE_NS` nanoseconds.
+/// Encoding or decoding a packet may take this factor times the time of a bare CRC, plus `MORE_NS` nanoseconds.
 const TIMES: f64 = 1.5;
 const MORE_NS: f64 = 30.0;
 /// Offset of a packet in its page, so that its payload begins at a cache line, as in the endpoint's buffers.

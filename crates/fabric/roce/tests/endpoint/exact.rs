@@ -10,7 +10,8 @@ use stentor_wire::{
 };
 
 const ROUNDS: u64 = 400;
-/// Number of stranger's packets for each packet of the connection.
+/// Number of the stranger's packets that B receives before each packet of the connection, and again after the last one
+/// of each exchange.
 const FLOOD: u64 = 25;
 /// Number of a queue pair that is created but not connected.
 const IDLE_QP: u32 = 0x77;
