@@ -293,7 +293,8 @@ impl Connection {
     /// Returns the complete state to send to the peer.
     fn snapshot(&self) -> Snapshot {
         let finished = (self.ending.finishing && self.outbound.is_staged()).then(|| self.outbound.sent());
-        // No message follows the last one. The peer has sent all its messages, so it needs no further credits.
+        // After its last control message, this end can grant no more credits. It therefore sends that message only when
+        // all messages of the peer have arrived.
         let last = (finished.is_some() && self.all_came()).then(|| self.controls.sent() as u32 + 1);
         Snapshot { granted: self.inbound.granted(), finished, last, seen: self.controls.seen(), gave_up: None }
     }
