@@ -1,4 +1,4 @@
-//! The model finds mutants: each one breaks agreement, or delivers twice, in some order.
+//! The searches find the mutants: for each one, some order of steps breaks agreement, or the order of deliveries.
 
 use stateright::{Checker, HasDiscoveries, Model};
 use stentor_neb::{Config, FaultModel, Mode, Mutant};
