@@ -21,7 +21,7 @@ impl Cut {
     /// Reads the sums of these groups at one position.
     ///
     /// # Errors
-    /// Returns an error if the groups do not answer within the client's patience.
+    /// Returns an error if the groups do not answer within the client's patience, or if a reply is invalid.
     pub fn read(client: &Client, groups: &[Group]) -> Result<Cut, TellerError> {
         let query = serde_json::to_vec(&Query::Totals).map_err(WrongReply::from)?;
         let answer: Answer = client.read(groups, &query, Consistency::Ordered).wait()?;
