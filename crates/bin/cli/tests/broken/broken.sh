@@ -2,7 +2,8 @@
 # Makes clusters to practise on that are broken in one way each, repairs them, and judges whether they work.
 #
 # Usage: broken.sh list                   lists the names
-#        broken.sh create NAME DIRECTORY  makes the cluster in an empty directory, starts it, and prints the complaints of its users
+#        broken.sh create NAME DIRECTORY  makes the cluster in an empty directory, starts it, and prints the complaints of its users;
+#                                         a number in place of the name hides what is broken
 #        broken.sh judge DIRECTORY        prints the output of the commands; exit code 0 if the cluster works, otherwise 1
 #        broken.sh mend DIRECTORY         repairs the cluster as an operator would
 #        broken.sh end DIRECTORY          ends its processes
@@ -251,7 +252,12 @@ create)
     name=${2:?a name} directory=${3:?a directory}
     mkdir -p "$directory" && cd "$directory"
     [ -z "$(ls -A)" ] || fail "$directory is not empty"
-    number=$(printf '%s\n' $names | grep -nx "$name" | cut -d: -f1) || fail "there is no broken cluster \`$name\`"
+    case $name in
+    *[!0-9]*) ;;
+    *) name=$(printf '%s\n' $names | sed -n "${name}p") ;;
+    esac
+    number=$(printf '%s\n' $names | grep -nx "$name" | cut -d: -f1)
+    [ -n "$number" ] || fail "there is no broken cluster \`$2\`; $0 list names them"
     net=$((100 + number)).$(($$ % 250)) cluster="broken-$number-$$"
     printf '%s %s %s\n' "$name" "$net" "$cluster" >.broken
     ;;

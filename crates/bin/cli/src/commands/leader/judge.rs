@@ -98,7 +98,7 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
             let _ = write!(text, "; `stentor group reset --group {group}` says what is lost, and begins the group");
         }
         if !silent.is_empty() {
-            let _ = write!(text, "; whether {} remember is known when they answer", ids(&silent));
+            let _ = write!(text, "; {} may remember it: wait for the answer", ids(&silent));
         } else if there < size {
             text += "; it begins when all its members are there";
         } else if !remember.is_empty() {
@@ -127,7 +127,9 @@ fn forgotten(group: &str, members: &[&Member]) -> String {
     }
     let (down, remember) = (ids(&down), ids(&remember));
     format!(
-        "; a majority's memory ended with its processes: start {down}, then stop {remember} and start it anew, and {group} begins from nothing"
+        "; a majority's memory ended with its processes: start {down}, then `stentor group reset --group {group}` goes on with \
+         the state that is left; or stop {remember} and start it anew, and {group} begins from nothing, when its clients and \
+         members of other groups, which remember it, are started anew, too"
     )
 }
 
@@ -237,8 +239,9 @@ mod tests {
         let ended =
             [member("g1.1", answer(leader("g1.1"))), member("g1.2", Heard::Nobody), member("g1.3", Heard::Nobody)];
         let reason = judged(&ended).reason.unwrap();
-        let remedy = "start g1.2, g1.3, then stop g1.1 and start it anew, and g1 begins from nothing";
-        assert!(reason.ends_with(remedy), "{reason}");
+        let remedy = "start g1.2, g1.3, then `stentor group reset --group g1` goes on with the state that is left; or stop \
+                      g1.1 and start it anew, and g1 begins from nothing";
+        assert!(reason.contains(remedy), "{reason}");
         // The remedy is the same if the remaining member is a follower.
         let follows = answer(follower("g1.3", "g1.1", Some(1)));
         let left = [member("g1.1", Heard::Nobody), member("g1.2", Heard::Nobody), member("g1.3", follows)];
@@ -247,7 +250,11 @@ mod tests {
             reason.starts_with("g1 has no majority: 1 of its 3 members answer, 2 have to; g1.1 led it last"),
             "{reason}"
         );
-        assert!(reason.contains("start g1.1, g1.2, then stop g1.3 and start it anew"), "{reason}");
+        assert!(
+            reason.contains("start g1.1, g1.2, then `stentor group reset")
+                && reason.contains("stop g1.3 and start it anew"),
+            "{reason}"
+        );
         // A follower that has not heard the leader for long does not count for it.
         let deaf = [
             member("g1.1", answer(leader("g1.1"))),
@@ -274,7 +281,7 @@ mod tests {
         let silent =
             [member("g1.1", Heard::Silence(None)), member("g1.2", joins("g1.2")), member("g1.3", joins("g1.3"))];
         let reason = judged(&silent).reason.unwrap();
-        assert!(reason.contains("whether g1.1 remember is known when they answer"), "{reason}");
+        assert!(reason.contains("g1.1 may remember it: wait for the answer"), "{reason}");
         assert!(!reason.contains("it begins when"), "{reason}");
     }
 
