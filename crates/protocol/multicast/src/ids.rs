@@ -49,7 +49,7 @@ pub(crate) fn generation(sequence: u64) -> u64 {
 pub(crate) const GENERATIONS: u64 = 1 << (64 - MessageId::GENERATION_BITS);
 
 /// Number of low bits of a generation that count processes. The bits above are the number of the home group's
-/// incarnation minus 1.
+/// incarnation minus 1, but at most 255.
 const PROCESS_BITS: u32 = 20;
 
 /// Number of bits of a sequence below those of the home group's incarnation.
@@ -57,7 +57,7 @@ pub(crate) const INCARNATION_SHIFT: u32 = MessageId::GENERATION_BITS + PROCESS_B
 
 /// Returns the first generation that a home group assigns in the incarnation with this number.
 ///
-/// Incarnations beyond the 256th share one range of generations. Generations still rise as long as some process
+/// The 256th and all later incarnations share one range of generations. Generations still rise as long as some process
 /// remembers the last one.
 pub(crate) fn first_generation_of(incarnation: u32) -> u64 {
     u64::from(incarnation.saturating_sub(1).min(u32::from(u8::MAX))) << PROCESS_BITS
@@ -98,7 +98,7 @@ pub struct Timestamp {
 pub struct Incarnation {
     /// Number of the incarnation, counted from 1; 0 if nothing is known of the group.
     pub number: u32,
-    /// Random tag, drawn by the process that began the incarnation.
+    /// Tag that the process that began the incarnation derived from its life; 0 in [`FIRST`](Incarnation::FIRST).
     pub tag: u32,
 }
 
@@ -129,7 +129,7 @@ impl Incarnation {
         (self.tag ^ self.number.saturating_sub(1)) & ((1 << Self::MARK_BITS) - 1)
     }
 
-    /// Returns whether a ballot can carry the incarnation's number.
+    /// Returns whether a ballot can carry the incarnation's number. With the number 0, the tag must be 0, too.
     #[must_use]
     pub(crate) fn is_possible(self) -> bool {
         self.number <= Ballot::MAX_INCARNATION && (self.number != 0 || self.tag == 0)
@@ -219,7 +219,7 @@ impl Ballot {
 
     /// Returns the incarnation's number and, in the 32 bits below it, the ballot's number.
     ///
-    /// The value rises over all ballots of a group, whichever process leads.
+    /// A larger ballot never has a smaller value. Ballots of different leaders may have the same value.
     #[must_use]
     pub fn epoch(self) -> u64 {
         self.0 >> 16

@@ -10,10 +10,10 @@
 //! | 2… | by kind |
 //!
 //! A *position* is an index into the message's destination groups in rising order. The slot is the message's slot at
-//! the *receiver's* group, reduced to its lower 24 bits. Every item names its message, except `Begin`, `RemoteBallot`
-//! and `Word`. Every item carries the values to which it refers (hazard "acknowledgement without identity" in
-//! `docs/hazards.md`). With the three words of its seal, an item about a message to two groups fills one cache line: no
-//! kind then needs more than five words, except `Succeed` and `Word`, which need six.
+//! the *receiver's* group, reduced to its lower 24 bits. Every item names its message, except `Succeed`, `Begin`,
+//! `RemoteBallot` and `Word`. Every item carries the values to which it refers (hazard "acknowledgement without
+//! identity" in `docs/hazards.md`). With the three words of its seal, an item about a message to two groups fits into
+//! one cache line, because it has at most five words. `Succeed` and `Word`, which have six, are not about a message.
 
 use thiserror::Error;
 
@@ -38,8 +38,8 @@ pub enum ItemKind {
     /// The timestamp of the sender's group, for another group's leader (2A). Words: ballot and time of the sender's
     /// group, which is at `position`.
     Timestamp = 2,
-    /// The whole vector, for a follower (V2). Words: counter, a time for each destination group. The ballot is that of
-    /// the stream.
+    /// The whole vector, for a follower (V2; in V1 only as a repetition). Words: counter, a time for each destination
+    /// group. The ballot is that of the stream.
     Vector = 3,
     /// The timestamp of one other group, for a follower (V1). Words: counter, ballot and time of the group at
     /// `position`.
@@ -50,14 +50,15 @@ pub enum ItemKind {
     /// A no-op, for a follower. Words: counter, and 1 if a majority of the group is known to have processed such an
     /// entry.
     ///
-    /// Neither the message in the slot nor any later message of the same client process will be delivered.
+    /// Once such an entry has been processed by a majority, neither the message in the slot nor any later message of
+    /// the same client process is delivered.
     NoOp = 9,
     /// A succession, for a follower. Words: counter, life of the new process, the sequence after which messages of
     /// earlier processes are void, and a last word.
     ///
-    /// The last word holds a generation below which no other group asks for messages any more (63 bits), and 1 if a
-    /// majority of the group is known to have processed such an entry. The head holds the number just below the
-    /// process's first sequence, and the process's first slot. The item names no message.
+    /// The last word holds a generation (63 bits), and 1 if a majority of the group is known to have processed such an
+    /// entry. No other group asks about messages of smaller generations than that one any more. The head holds the
+    /// number just below the process's first sequence, and the process's first slot. The item names no message.
     Succeed = 6,
     /// The ballot of another group, for a follower. Words: counter, ballot, incarnation. Smaller ballots of that group
     /// do not count any more. The item names no message.
@@ -107,7 +108,8 @@ pub enum ItemError {
         /// The number of groups.
         groups: u8,
     },
-    /// A time or counter is 0, or is so large that counting further could overflow. Both count from 1.
+    /// A time or counter is 0, although both count from 1, or is so large that counting further could overflow. Or
+    /// another word of the item has an invalid value.
     #[error("an item with a time or counter that is 0 or beyond 2^63")]
     Count,
     /// Bits that must be 0 in this version are set.
@@ -203,7 +205,7 @@ impl ShortSlot {
     }
 }
 
-/// The head of an item, which names its message.
+/// The head of an item. It names the message that the item is about; in a [`StreamEntry::Succeed`] it names a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Head {
     /// The client that multicast the message.
@@ -221,7 +223,7 @@ impl Head {
     pub(crate) const NONE: Head = Head { client: ClientId(0), sequence: 0, slot: ShortSlot(0), groups: 1 };
 }
 
-/// The timestamp of another group's leader (2A).
+/// A timestamp of another group's leader (2A).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteTimestamp {
     /// The message.
@@ -237,7 +239,7 @@ pub struct RemoteTimestamp {
 /// An entry of the leader's dense stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StreamItem<'a> {
-    /// The message.
+    /// The head; without meaning in the kinds that are about neither a message nor a process.
     pub head: Head,
     /// Number of the entry in the stream, counted from 1 for each group and ballot.
     pub counter: u64,
@@ -257,7 +259,7 @@ pub enum StreamEntry<'a> {
         /// The time.
         time: u64,
     },
-    /// The times of all destination groups (V2).
+    /// The times of all destination groups (V2; in V1 only as a repetition).
     Vector(Times<'a>),
     /// The timestamp of one other group (V1).
     Remote {
@@ -299,7 +301,7 @@ pub enum StreamEntry<'a> {
         life: u64,
         /// The sequence after which messages of earlier processes are void.
         after: u64,
-        /// Generation below which no other group asks for messages any more; 0 if there is none.
+        /// Generation below which no other group asks about messages any more; 0 if there is none.
         retired: u64,
         /// `true` if a majority of the group has processed such an entry.
         settled: bool,
@@ -345,7 +347,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns the head that names the message, or `None` if the item is about no message.
+    /// Returns the head of the item, or `None` for the kinds `Begin`, `RemoteBallot` and `Word`, which have none.
     #[inline]
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
@@ -461,7 +463,7 @@ impl StreamItem<'_> {
         }
     }
 
-    /// Returns the head that names the message, or `None` if the entry is about no message.
+    /// Returns the head of the entry, or `None` for the kinds `RemoteBallot` and `Word`, which have none.
     #[inline]
     pub(crate) fn message(&self) -> Option<&Head> {
         (!matches!(self.entry, StreamEntry::RemoteBallot { .. } | StreamEntry::Word { .. })).then_some(&self.head)

@@ -1,15 +1,17 @@
 //! Genuine atomic multicast over one-sided writes: messages to any subset of groups, in one global order.
 //!
 //! The protocol is a successor of RamCast. [`Variant`] selects one of the protocol's two versions. [`Replica`] and
-//! [`Sender`] are pure state machines. They take inputs and write their output to [`Effects`]. They do no I/O, read no
-//! clock and use no randomness. [`Member`] and [`Client`] run them on any [`Fabric`](stentor_fabric::Fabric).
+//! [`Sender`] are pure state machines. A `Replica` writes its output to [`Effects`]; a `Sender` returns it. They do no
+//! I/O, read no clock and use no randomness. [`Member`] and [`Client`] run them on any
+//! [`Fabric`](stentor_fabric::Fabric).
 //!
 //! # The path of a message
 //! 1. A client writes the sealed message into its ring at every process of every destination group ([`Client`]).
-//! 2. Each group's leader assigns its next timestamp to the message. It writes the timestamp to its followers' stream
-//!    and to the leaders of the other destination groups (2A, `replica/leader.rs`).
+//! 2. Each destination group's leader assigns its next timestamp to the message. It writes the timestamp to its
+//!    followers' stream and to the leaders of the other destination groups (2A, `replica/leader.rs`).
 //! 3. A leader that has the timestamps of all destination groups raises its clock to their maximum, *then* appends the
-//!    whole vector to its stream (`replica/leader.rs`).
+//!    whole vector to its stream (`replica/leader.rs`). A message to one group needs no such entry: its timestamp is
+//!    its vector.
 //! 4. A follower that has processed the stream through the vector acknowledges the message to all other destination
 //!    processes (2B, `replica/follower.rs`).
 //! 5. A message is decided when every destination group has a majority that acknowledged one vector, the members of

@@ -134,7 +134,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Returns the size of a backlog that fits any message, in bytes.
+    /// Returns the size of the smallest backlog that fits any message, in bytes.
     fn least_backlog(&self) -> u64 {
         self.message_bytes as u64 + 64
     }
@@ -169,8 +169,8 @@ impl Limits {
         Geometry::new(CREDIT_CELLS_BYTES, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
-    /// Returns the number of slots at a member: a window for each client, and one for each kind of the group's own
-    /// entries.
+    /// Returns the number of slots at a member: a window for each client, and one for each of the two kinds of the
+    /// group's own entries.
     ///
     /// Only members that can reply to clients order such entries
     /// ([`ReplicaConfig::time_entries`](crate::ReplicaConfig::time_entries)).
@@ -209,8 +209,8 @@ impl Limits {
 
     /// Returns the number of bytes that a client registers for replies and queries.
     ///
-    /// For each member these are a ring for its replies and the client's credit for queries. Staging is added if the
-    /// longest query exceeds the inline limit of the fabric.
+    /// For each member these are a ring for its replies, and a cell for its credit for the client's queries. Staging is
+    /// added if the record of a query may exceed the inline limit of the fabric. Without replies the result is 0.
     #[must_use]
     pub fn client_reply_bytes(&self, topology: &Topology, inline_bytes: u32) -> u64 {
         let each = self.reply_ring().bytes() + written_bytes(&self.query_ring(), inline_bytes);
@@ -219,8 +219,8 @@ impl Limits {
 
     /// Returns the number of bytes that a member registers for replies and queries.
     ///
-    /// For each client these are a ring for its queries and the member's credit for replies. Staging is added if the
-    /// longest reply exceeds the inline limit of the fabric.
+    /// For each client these are a ring for its queries, and a cell for its credit for the member's replies. Staging is
+    /// added if the record of a reply may exceed the inline limit of the fabric. Without replies the result is 0.
     #[must_use]
     pub fn member_reply_bytes(&self, topology: &Topology, inline_bytes: u32) -> u64 {
         let each = self.query_ring().bytes() + written_bytes(&self.reply_ring(), inline_bytes);
@@ -270,9 +270,11 @@ impl Limits {
         Replica::slot_bytes() + STORED_BYTES
     }
 
-    /// Returns the largest number of additional bytes that a member keeps for each slot that has held a message.
+    /// Returns the number of additional bytes that a member keeps for each slot that has held a message to the largest
+    /// possible number of destination groups.
     ///
-    /// These bytes hold destinations, times and votes for the largest possible number of destination groups.
+    /// These bytes hold destinations, times and the votes for one vector. If the acknowledgements of a message name
+    /// several vectors, as after a change of leader, the slot needs more.
     #[must_use]
     pub fn slot_heap_bytes(topology: &Topology) -> u64 {
         Replica::slot_heap_bytes(topology.groups().min(MAX_DESTINATIONS))
@@ -304,10 +306,10 @@ impl Limits {
     /// Returns the largest number of bytes that can wait in outboxes.
     ///
     /// An item can wait only if the reader has not freed the item's message, or if the writer has not freed it because
-    /// an acknowledgement is late. These messages are at most two windows per client. For each message, a member writes
-    /// at most two items to another one: a timestamp or assignment, and a vector or acknowledgement. In V1 it writes
-    /// one timestamp per group and the acknowledgement. A timestamp takes five words. A vector or acknowledgement takes
-    /// three words and one more per group.
+    /// an acknowledgement is late. These messages are at most two windows per client id. For each message, a member
+    /// writes at most two items to another one: a timestamp or assignment, and a vector or acknowledgement. In V1 it
+    /// writes one timestamp per group and the acknowledgement. A timestamp takes at most five words. A vector or
+    /// acknowledgement takes three words and one more per group.
     fn queue_bytes(&self, topology: &Topology, outboxes: u64) -> u64 {
         let messages = 2 * self.places(topology);
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
@@ -323,7 +325,8 @@ fn written_bytes(ring: &Geometry, inline_bytes: u32) -> u64 {
     RECORD_CREDIT_BYTES + if staged { ring.bytes() } else { 0 }
 }
 
-/// Returns the size of the longest batch of items in one record, in bytes: 4096, or one item with all destinations.
+/// Returns the size of the longest batch of items in one record, in bytes: 4096, or that of one item with all
+/// destinations if it is longer.
 fn longest_batch(topology: &Topology) -> usize {
     let item = (3 + topology.groups().min(MAX_DESTINATIONS)) * WORD;
     item.max(4096)
@@ -336,34 +339,35 @@ pub struct MemoryPlan {
     ///
     /// - For each client: a body ring.
     /// - For each other member: a control ring with credits.
-    /// - For each other member of the group: a stream ring and a line for heartbeats.
+    /// - For each other member of the group: a stream ring.
+    /// - For each member of a group of several, this one included: a line for heartbeats.
     /// - For each client and other member: receive buffers for hellos and peer messages.
     /// - Staging, for the stream and for rings whose records may exceed the inline limit.
     ///
-    /// With replies, each stream ring has one more line. Each client then has a line for its credit, a ring for its
-    /// queries, and staging if replies may exceed the inline limit.
+    /// With replies, one more line follows each stream ring. There are then, for each client, a line for its credit, a
+    /// ring for its queries, and staging if the records of replies may exceed the inline limit.
     pub registered: u64,
     /// Private copies of the messages: one body ring for each client.
     pub mirrors: u64,
-    /// Slots of the clients' windows: the state of each slot's message and the location of its body. The operating
-    /// system provides the memory as slots are used.
+    /// Slots of the windows of the clients and of the group's own entries: the state of each slot's message and the
+    /// location of its body. The operating system provides the memory as slots are used.
     pub windows: u64,
     /// Upper limit of the bytes that wait in outboxes.
     pub queues: u64,
-    /// Upper limit of the messages that are stored outside the mirrors: a window of the longest messages for each
-    /// client.
+    /// Upper limit of the bytes of messages that are stored outside the mirrors: a window of the longest messages for
+    /// each client.
     ///
     /// These messages were forwarded, or were read before their ring restarted. The memory is allocated only after a
     /// failure.
     pub aside: u64,
     /// Upper limit of the bytes of peer messages in flight, in both directions with each other member. The memory is
-    /// allocated only after a failure.
+    /// allocated as needed; large peer messages follow only a failure or a change of leader.
     pub letters: u64,
     /// Upper limit of the bytes that a transfer of the application's state uses, without the memory of the
     /// application's own freeze.
     ///
-    /// The limit includes the state as it is received, or the backlog for the receiver, and the pieces in flight. The
-    /// memory is allocated only after a failure.
+    /// The limit is the sum for the state that this member receives, the backlog that it keeps for a receiver, and the
+    /// pieces in flight. The memory is allocated only for a transfer.
     pub transfers: u64,
 }
 
@@ -382,7 +386,8 @@ pub struct MemoryUse {
     pub regions: u64,
     /// Limit of the registered bytes, [`MemoryPlan::registered`].
     pub region_limit: u64,
-    /// Largest number of bytes that waited at one time: in outboxes, outside the mirrors, and as peer messages.
+    /// Largest number of bytes that waited at one time: in outboxes, outside the mirrors, as peer messages, and for
+    /// transfers.
     pub most_queued: u64,
     /// Limit of the waiting bytes, [`MemoryPlan::all_queues`].
     pub queue_limit: u64,

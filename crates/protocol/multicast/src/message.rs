@@ -3,7 +3,7 @@
 //! | word | content |
 //! |---|---|
 //! | 0 | sequence |
-//! | 1 | payload length in bytes (32 bits), destination groups (8), flags (8), format version (16) |
+//! | 1 | payload length in bytes (32 bits), number of destination groups (8), flags (8), format version (16) |
 //! | 2… | per destination group in rising order: group (16 bits), slot (48) |
 //! | then | the payload |
 //!
@@ -19,9 +19,9 @@ use crate::{END_OF_TIME, GroupId, Topology};
 /// Largest number of destination groups of one message.
 pub(crate) const MAX_DESTINATIONS: usize = 255;
 
-/// Flag: the client wants a notification as soon as the message is delivered.
+/// Flag: the client wants a notification from each member as soon as that member has delivered the message.
 const NOTIFY: u64 = 1 << 40;
-/// Flag: the client wants a notification as soon as the message has been read.
+/// Flag: the client wants a notification from each member as soon as that member has read the message from its ring.
 const SYNC: u64 = 1 << 41;
 /// Flag: the payload begins with a session's envelope.
 const ENVELOPE: u64 = 1 << 42;
@@ -90,13 +90,13 @@ pub enum MessageError {
 pub struct Header<'a> {
     /// The client's number for the message, from 1.
     pub sequence: u64,
-    /// Bytes of payload, including the time that the message must follow.
+    /// Bytes of payload. The time that the message must follow is part of it, if there is one.
     pub payload_bytes: usize,
     /// The final time of the message must be later than this one; 0 sets no bound.
     pub not_before: u64,
-    /// `true` if the client wants a notification as soon as the message is delivered.
+    /// `true` if the client wants a notification from each member as soon as that member has delivered the message.
     pub notify: bool,
-    /// `true` if the client wants a notification as soon as the message has been read.
+    /// `true` if the client wants a notification from each member as soon as that member has read the message.
     pub sync: bool,
     /// `true` if the payload begins with a session's envelope.
     pub enveloped: bool,
@@ -131,7 +131,7 @@ impl<'a> Header<'a> {
     /// Marks an encoded header: members notify the client as soon as they have read the message.
     ///
     /// # Panics
-    /// Panics if `out` is shorter than a header.
+    /// Panics if `out` has fewer than two words.
     pub fn ask_sync(out: &mut [u64]) {
         out[1] |= SYNC;
     }
@@ -139,7 +139,7 @@ impl<'a> Header<'a> {
     /// Marks an encoded header: the payload begins with a session's envelope.
     ///
     /// # Panics
-    /// Panics if `out` is shorter than a header.
+    /// Panics if `out` has fewer than two words.
     pub fn mark_enveloped(out: &mut [u64]) {
         out[1] |= ENVELOPE;
     }
@@ -147,7 +147,7 @@ impl<'a> Header<'a> {
     /// Marks an encoded header: the first word of the payload is the time that the message must follow.
     ///
     /// # Panics
-    /// Panics if `out` is shorter than a header.
+    /// Panics if `out` has fewer than two words.
     pub fn mark_not_before(out: &mut [u64]) {
         out[1] |= NOT_BEFORE;
     }

@@ -146,7 +146,7 @@ mutants! {
     NobodyExpelled, "nobody-expelled", "held-up";
     /// A client does not wait for a stalled member, but keeps writing to it on the same connection.
     ExpelledInPlace, "expelled-in-place", "M9";
-    /// A new leader replaces the clock that it recovered by its physical time, as soon as it knows that.
+    /// A new leader replaces the clock that it recovered by its physical time, as soon as it knows the physical time.
     ClockSetBack, "clock-set-back", "M5";
     /// A leader assigns its physical time, whatever time it assigned last.
     PhysicalAlone, "physical-alone", "M5";
@@ -159,8 +159,7 @@ mutants! {
 impl Mutant {
     /// Returns whether the mutant shows in simulation runs without failures.
     ///
-    /// All other mutants are found by `tests/failure`, `tests/model` and `tests/links`, or by simulation runs with all
-    /// failures. They include a mutant that shows only if clients name a time. `docs/hazards.md` lists the test that
+    /// All other mutants are found by tests, or by simulation runs with failures. `docs/hazards.md` lists the test that
     /// finds each mutant.
     #[cfg(feature = "plants")]
     #[must_use]
@@ -224,7 +223,7 @@ impl Mutant {
         )
     }
 
-    /// Returns whether the mutant accepts items about other messages.
+    /// Returns whether the mutant accepts an item that names another message than its slot holds.
     #[inline]
     pub(crate) fn confuses_messages(self) -> bool {
         #[cfg(feature = "plants")]

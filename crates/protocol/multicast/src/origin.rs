@@ -14,7 +14,8 @@ pub struct Origin {
 
 /// Returns the number of deliveries that two histories certainly have in common.
 ///
-/// Each history is given by its beginnings, the oldest first. The result is [`u64::MAX`] if all beginnings are equal.
+/// Each history is given by its beginnings, the oldest first. The result is [`u64::MAX`] if the two lists are equal and
+/// not empty.
 pub(crate) fn common(one: &[Origin], other: &[Origin]) -> u64 {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     if same == 0 {
@@ -24,8 +25,8 @@ pub(crate) fn common(one: &[Origin], other: &[Origin]) -> u64 {
     kept(one).min(kept(other))
 }
 
-/// Returns the incarnation in which the history of delivery `number` began. The beginnings are sorted, the oldest
-/// first.
+/// Returns the incarnation in which the history of delivery `number` began, or [`Incarnation::NONE`] if there is no
+/// beginning before it. The beginnings are sorted, the oldest first.
 #[inline]
 pub(crate) fn of_delivery(beginnings: &[Origin], number: u64) -> Incarnation {
     beginnings.iter().rfind(|origin| origin.kept < number).map_or(Incarnation::NONE, |origin| origin.incarnation)

@@ -1,22 +1,23 @@
-//! Peer messages: the messages that members send each other when something fails. They are rare, of any length, and
-//! repeated until they are answered.
+//! Peer messages: the messages that members send each other beside the items of the normal case: after failures, when
+//! leaders change, and when client processes begin. They are rare and of any length. A request that may have been lost
+//! is repeated.
 //!
 //! In the table, *here* is the sender's group. A *process without memory* has lost its state or never had one.
 //!
 //! | message | from → to | meaning |
 //! |---|---|---|
 //! | `Join` | process without memory → its group | admit me |
-//! | `Elder` | member → process without memory | your member had a larger life; choose a larger one |
+//! | `Elder` | member → process without memory | an earlier process of your member had a larger life; choose a larger one |
 //! | `Campaign` (1A) | candidate → its group | promise this ballot |
 //! | `Promise` (1B) | member → candidate | I promise; this is the state that I have processed |
-//! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
+//! | `Refuse` | member → candidate or leader | I have promised a larger ballot, or another history |
 //! | `Install` | leader → its group | the complete state under my ballot |
 //! | `Installed` | member → leader | I have installed that state |
 //! | `Behind` | member → leader, candidate → donor | I lack entries; send the state |
 //! | `Transfer` | donor → candidate | the state, with the application's state |
 //! | `Announce` | leader → other groups, or as a correction | the group's ballot and incarnation |
 //! | `WantBody`, `Gone` | member → member, and back | forward this message; I do not hold it any more |
-//! | `WantBodies` | member → its leader | forward this message and those after it |
+//! | `WantBodies` | member → its leader | forward this message and some of those after it |
 //! | `Ask` | member → its leader | is this message decided? |
 //! | `Decided` | leader → asking process or leader, follower → leader | this message is decided |
 //! | `Forgotten` | leader → other leader, follower → leader | this message was delivered here long ago |
@@ -26,16 +27,16 @@
 //! | `Lead` | leader → member of its group | take over the leadership |
 //! | `Probe` | leader → its group, and back | is my ballot your largest promise? yes |
 //! | `Remembered` | member → founder or resetting candidate | this process remembers an incarnation of the group |
-//! | `WordProcessed` | member → its leader | I have processed the word of this group |
+//! | `WordProcessed` | member → its leader | I have processed the word of the named group |
 //! | `Lost` | leader → other leader | this message was sent to an ended history of my group |
 //! | `Open` | member → its leader | a process of a client id wants to begin here |
 //! | `Close`, `Closed` | leader → its group, and back | refuse a client id's earlier processes; I hold these messages |
 //! | `Succeeded` | member → its leader | I have processed the succession of this client id |
 //! | `Retire`, `Retired` | leader → other leader, and back | are a client id's earlier processes fully settled? yes |
 //!
-//! `Campaign` names the incarnation that the ballot continues, founds or resets, and the lives that the candidate
-//! knows. `Behind` can request the application's state as well. `Announce` is also sent by a process that knows a
-//! larger ballot or incarnation of a group than its peer.
+//! `Campaign` names the incarnation of the ballot, the incarnation that it continues or ends, and the lives that the
+//! candidate knows. `Behind` can request the application's state as well. `Announce` is also sent by a process that
+//! knows a larger ballot or incarnation of a group than its peer.
 //!
 //! A follower sends 1B to the candidate alone. All other members need only the outcome, which `Install` and `Announce`
 //! carry.
@@ -65,8 +66,8 @@ pub struct SlotRef {
     pub slot: u64,
     /// The ballot.
     pub ballot: Ballot,
-    /// Generation of the process that multicast the message in the slot. If no message of the slot is known, it follows
-    /// from the next succession or message after the slot.
+    /// Generation of the process that multicast the message in the slot. If no message of the slot is known, the
+    /// generation follows from the next succession or message after the slot.
     pub generation: u64,
 }
 
@@ -190,8 +191,8 @@ peer_messages! {
         ballot: Ballot,
         /// The incarnation of the ballot.
         incarnation: Incarnation,
-        /// The earlier incarnation that `incarnation` continues or ends. In an election, both are equal. In a founding,
-        /// this is [`Incarnation::NONE`].
+        /// The incarnation that `incarnation` continues or ends. In an ordinary election, both are equal. In a
+        /// founding, this is [`Incarnation::NONE`].
         ends: Incarnation,
         /// `true` if an operator resets the group. Then the promises of a majority suffice, even if some of its members
         /// have no memory.
@@ -206,7 +207,7 @@ peer_messages! {
         /// The member's state at the time of the promise.
         state: State,
     };
-    /// The sender has promised a larger ballot.
+    /// The sender has promised a larger ballot, or another history of the group.
     4 "refuse" Refuse {
         /// The ballot that the sender has promised.
         promised: Ballot,
@@ -235,7 +236,8 @@ peer_messages! {
     7 "behind" Behind {
         /// The ballot.
         ballot: Ballot,
-        /// `true` if the entries are not retained, so that the sender needs the application's state, too.
+        /// `true` if the sender needs the application's state, too, because messages that it lacks are not retained any
+        /// more.
         snapshot: bool,
     };
     /// A state with the application's state, for a candidate that is behind.
@@ -259,7 +261,7 @@ peer_messages! {
     };
     /// The receiver is to forward the message's body.
     10 "want-body" WantBody(MessageRef);
-    /// The sender no longer holds the body.
+    /// The sender does not hold the body.
     11 "gone" Gone(MessageRef);
     /// The sender asks whether the message is decided.
     12 "ask" Ask(MessageRef);
@@ -272,13 +274,13 @@ peer_messages! {
         /// The vector: a time for each destination group.
         times: Vec<u64>,
     };
-    /// The sender's group has delivered the message and does not retain it any more.
+    /// The sender has delivered the message and does not retain it any more.
     14 "forgotten" Forgotten(MessageRef);
-    /// A majority of a destination group has processed that the message is a no-op.
+    /// The message can never be decided: a majority of the sender's group has processed that it is a no-op or void.
     15 "refused" Refused(Verdict);
     /// The receiver is to take over the leadership.
     16 "lead" Lead;
-    /// The sender does not found its group with the receiver, because a process remembers the group.
+    /// The sender does not found or reset its group with the receiver, because a process remembers the group.
     17 "remembered" Remembered {
         /// The process that remembers the group; it may be the sender.
         by: ProcessId,

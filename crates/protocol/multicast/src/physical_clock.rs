@@ -2,9 +2,8 @@
 //!
 //! # Inputs
 //! - The monotonic time *now* of this process, which the caller passes in.
-//! - Its own wall clock ([`tell`](PhysicalClock::tell)) and those of other members ([`hear`](PhysicalClock::hear)),
-//!   each with the moment at which it was read or received. A clock is stored as its distance from the monotonic time,
-//!   so it advances by itself.
+//! - Its own wall clock ([`tell`](PhysicalClock::tell)) and those of other members ([`hear`](PhysicalClock::hear)). A
+//!   clock is stored as its distance from the monotonic time, so it advances by itself.
 //!
 //! # States
 //! *Stopped* → *waiting* ([`follow`](PhysicalClock::follow) was called, and too few clocks are known) → *running* →
@@ -16,29 +15,30 @@
 //! that disagree does less harm. The clocks of all groups count: a group of one member has no other source, and leaders
 //! of two groups that use one median agree.
 //!
-//! A reading is dated when time passes next, not before. So a delayed reading makes a clock appear too early, never too
-//! late. Therefore the later of the last two readings of a clock counts. Readings received around a pause of this
-//! process do not count, because their time of arrival is unknown.
+//! A reading of another member's clock is dated when time passes next, not before. So a delayed reading makes a clock
+//! appear too early, never too late. Therefore the later of the last two readings of a clock counts. Readings received
+//! around a pause of this process do not count, because their time of arrival is unknown.
 //!
 //! # Invariants
 //! 1. *The time never decreases* while it runs, whatever wall clocks do. A run starts again only as long as no time of
 //!    that run was assigned. So a process that started first, and used its own clock, adopts the median as soon as it
 //!    receives other clocks.
-//! 2. *The time is slewed, never stepped.* While it runs, it gains or loses at most [`SLEW_PPM`] against the monotonic
-//!    time. It moves towards the median and does not pass it.
+//! 2. *The time is slewed, not stepped*, except forward to a recovered time. While it runs, it gains or loses at most
+//!    [`SLEW_PPM`] against the monotonic time. It moves towards the median and does not pass it.
 //! 3. *The time starts at the median, or at the recovered time if that is later.* The recovered time is the group's
-//!    logical clock, which is at least every time that the group has assigned. So the time neither stops nor decreases
-//!    at a change of leader.
+//!    logical clock, which is at least every time that the group has assigned. So the group's time does not decrease at
+//!    a change of leader.
 //! 4. *The time starts, and adopts a recovered time, only when time has just passed.* Information that arrives within a
 //!    step is more recent than the step's time. If a recovered time counted from the step's time, the clock would be
 //!    ahead by the duration of the step, which is long for a process that was stopped. Until time passes, the group's
 //!    times are logical.
-//! 5. If all received clocks and the recovered time are within `e` of true time, then so is the physical time.
+//! 5. If all clocks that count and the recovered time are within `e` of true time during a run, as this process dates
+//!    them, then so is the physical time.
 //!
 //! # Limitations
 //! A process that receives no other clock relies on its own. It waits for other clocks for four times the bound and
-//! then runs with its own clock alone. If its group assigns times meanwhile, later times have to exceed them. A wall
-//! clock that is wrong at more than half of the members makes the median wrong.
+//! then runs with its own clock alone. If its group assigns times meanwhile, later times have to exceed them. If half
+//! or more of the wall clocks that count are wrong, the median may be wrong.
 
 use std::time::Duration;
 
@@ -57,19 +57,20 @@ const FEWEST: usize = 3;
 const INTERVAL: u64 = 8;
 /// Age beyond which a reading of a clock no longer counts, as a multiple of the interval.
 const FRESH: u64 = 4;
-/// Number of times that the median is computed within the time of one bound.
+/// Number of times that the median is computed within the time of one bound if no clock is received. A received clock
+/// causes one more computation.
 const LOOKS: u64 = 8;
-/// Length of a pause of this process: the bound divided by this number.
+/// Shortest length of a pause of this process: the bound divided by this number.
 ///
-/// A process that did not run for this long discards the clocks that it received meanwhile, and those that it receives
-/// for the same length of time afterwards.
+/// A process that did not run for this long or longer discards the clocks that it received meanwhile, and those that it
+/// receives within this length of time afterwards.
 const PAUSE: u64 = 2;
 const MILLION: i64 = 1_000_000;
 
 /// The error of an invalid clock value.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum ClockError {
-    /// The value is before 1970 or after 2116.
+    /// The value is 0, or is 2^62 ns or more (the year 2116).
     #[error("a wall clock of {0} ns since 1970: it must be above 0 and below 2^62 (the year 2116)")]
     Absurd(u64),
 }
@@ -124,7 +125,7 @@ pub struct PhysicalClock {
     own: Option<i64>,
     /// `true` once this process has reported a reading of its wall clock, whether the reading was valid or not.
     told: bool,
-    /// The received clocks, at most one of each member.
+    /// The clocks received since time last passed, at most one of each member.
     heard: Vec<Heard>,
     readings: Vec<Reading>,
     median: Option<i64>,
@@ -167,8 +168,8 @@ impl PhysicalClock {
 
     /// Creates a clock without readings, in a cluster with this many members.
     ///
-    /// Two clocks that differ by more than `bound` are not both considered right. The bound is at least 1 µs and at
-    /// most one day.
+    /// A clock that differs from the median by more than `bound` is considered wrong. A bound below 1 µs counts as 1
+    /// µs, and one above a day as a day.
     #[must_use]
     pub fn new(bound: Duration, members: usize) -> Self {
         PhysicalClock {
@@ -205,8 +206,8 @@ impl PhysicalClock {
 
     /// Sets this process's wall clock, which was `wall` nanoseconds since 1970 at `now`.
     ///
-    /// Returns whether the clock was stepped by a quarter of the bound or more since the last call, so that other
-    /// members should receive it.
+    /// Returns whether the clock was stepped by a quarter of the bound or more since the last call, or had no valid
+    /// value then. Other members should receive it in this case.
     ///
     /// # Errors
     /// Returns [`ClockError::Absurd`] if the value is invalid. This process then has no wall clock until a valid one is
@@ -310,9 +311,9 @@ impl PhysicalClock {
     /// Runs the physical time of a group that this process leads, or waits until enough clocks are known.
     ///
     /// Three clocks are enough, or those of all members. After four times the bound, fewer are enough. `given` is the
-    /// group's logical clock, which is the last assigned time. While it is below the time at which this run started,
-    /// the run starts anew. `recovers` is `true` when the process begins to lead; its time then continues at `given` if
-    /// that is later.
+    /// group's logical clock, which is at least the last assigned time. While it is below the time at which this run
+    /// started, the run starts anew. `recovers` is `true` when the process begins to lead; its time then continues at
+    /// `given` if that is later.
     pub fn follow(&mut self, given: u64, recovers: bool) {
         let waits = *self.waits.get_or_insert(self.now);
         let recovers = recovers | self.owes;
@@ -358,14 +359,16 @@ impl PhysicalClock {
 
     /// Returns how far this process's wall clock is ahead of the median, in nanoseconds.
     ///
-    /// Returns `None` if fewer than three clocks are known, because then none of them can be found wrong.
+    /// Returns `None` if this process has no valid wall clock. Also returns `None` if fewer than three clocks count,
+    /// because then none of them can be found wrong.
     #[must_use]
     pub fn off(&self) -> Option<i64> {
         let median = self.median.filter(|_| self.counted >= FEWEST)?;
         Some(self.own?.saturating_sub(median))
     }
 
-    /// Returns whether this process's wall clock differs from the median by more than the bound, or is invalid.
+    /// Returns whether this process's wall clock differs from the median by more than the bound, or is invalid. Returns
+    /// `false` while fewer than three clocks count.
     #[must_use]
     pub fn is_off(&self) -> bool {
         let absurd = self.told && self.own.is_none() && self.counted >= FEWEST;
@@ -380,7 +383,8 @@ impl PhysicalClock {
         reading.is_some_and(|reading| reading.distance().abs_diff(median) <= self.bound)
     }
 
-    /// Returns how far the physical time is ahead of the median, in nanoseconds, or `None` if it does not run.
+    /// Returns how far the physical time is ahead of the median, in nanoseconds, or `None` if it does not run or there
+    /// is no median.
     #[must_use]
     pub fn ahead(&self) -> Option<i64> {
         let (time, median) = (self.time(self.now)?, at(self.median?, self.now));

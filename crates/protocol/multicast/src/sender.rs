@@ -5,7 +5,8 @@ use thiserror::Error;
 use crate::mutant::mutant;
 use crate::{ClientId, Destination, GroupId, Mutant, Topology};
 
-/// The error of a multicast to a group whose members still hold a full window of this client's messages.
+/// The error of a multicast to a group whose members still hold a full window of this client's messages, or to a group
+/// that does not exist.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error("group {group} still holds {window} messages of this client; wait for deliveries")]
 pub struct WindowFull {

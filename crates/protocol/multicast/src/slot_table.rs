@@ -13,7 +13,7 @@ pub(crate) fn heap_bytes<T>(entries: usize) -> u64 {
 /// One entry for each slot of a client's window. Slots that are a multiple of the window apart share an entry.
 ///
 /// The address space for all entries is reserved at start. The first write to an entry creates it and all entries
-/// before it, in whole chunks. So an unused client costs one chunk, whatever its window.
+/// before it, in whole chunks. So an unused client costs at most one chunk, whatever its window.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct SlotTable<T> {
     made: Vec<T>,

@@ -19,7 +19,8 @@ pub struct State {
     pub origins: Vec<Origin>,
     /// Number of processed entries of the stream of the ballot `synced`.
     pub counter: u64,
-    /// The clock, which is at least every time in this state.
+    /// The clock, which is at least every time that this group assigned and every time in a processed vector of this
+    /// state.
     pub clock: u64,
     /// Number of delivered messages.
     pub delivered: u64,
@@ -62,24 +63,26 @@ pub struct ClientState {
 /// The *word* of another group: a stream entry that names the incarnation in which that group's history began.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Word {
-    /// The incarnation, or [`Incarnation::NONE`] if the stream has no entry about the group.
+    /// The incarnation, or [`Incarnation::NONE`] if no word of the group is processed.
     pub incarnation: Incarnation,
     /// The incarnation in which the group's history began.
     pub origin: Incarnation,
-    /// `true` if a majority of the group whose stream contains the entry has processed it.
+    /// `true` if a majority of the group whose stream contains the entry has processed it. It is also `true` if none is
+    /// needed: for the first word of a group, and for one with the same origin as an earlier word in force.
     pub in_force: bool,
 }
 
 /// The takeover of a client id by a new process at a group, as an entry of the group's stream.
 ///
 /// Once a majority of the group has processed the entry, certain messages are *void*, which means that no group
-/// delivers them: all that processes with smaller generations multicast after the sequence `after`.
+/// delivers them: all messages to this group that processes with smaller generations multicast after the sequence
+/// `after`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Succession {
     /// Generation of the new process.
     pub generation: u64,
-    /// Life of the new process, as its home group knows it. 0 if the group only closed the earlier generations because
-    /// another group asked for that.
+    /// Life of the new process. It is 0 if the group only closed the earlier generations because another group asked
+    /// for that.
     pub life: u64,
     /// First slot of the new process.
     pub first: u64,
@@ -99,9 +102,9 @@ impl Succession {
 pub struct AssignedSlot {
     /// The client's number for the message.
     pub sequence: u64,
-    /// Destinations of the message; empty for a no-op whose message no member has seen.
+    /// Destinations of the message; empty for a no-op whose message the sender of the state has not seen.
     pub destinations: Vec<Destination>,
-    /// The time of each destination group as far as the stream is processed; 0 is unknown.
+    /// The time of each destination group, as far as the sender of the state knows it; 0 is unknown.
     ///
     /// The time of this group is known, except for a no-op that was never assigned.
     pub times: Vec<u64>,

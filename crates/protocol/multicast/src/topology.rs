@@ -33,7 +33,7 @@ pub enum TopologyError {
         /// Number of members of the group.
         members: usize,
     },
-    /// There are more processes than process ids.
+    /// There are more processes or client ids than 16 bits can number.
     #[error("{0} processes and client ids: at most 65535 are possible")]
     Processes(usize),
 }
@@ -165,7 +165,7 @@ impl Topology {
         ClientId(self.clients.saturating_add(self.sizes.len() as u16).saturating_add(group.0))
     }
 
-    /// Returns the group whose own entries are the messages of this client id, or `None` if the id belongs to a client.
+    /// Returns the group whose own entries are the messages of this client id, or `None` if there is no such group.
     #[must_use]
     pub fn entry_group(&self, client: ClientId) -> Option<GroupId> {
         let (beyond, groups) = (client.0.checked_sub(self.clients)?, self.sizes.len() as u16);
