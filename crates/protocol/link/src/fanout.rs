@@ -75,8 +75,8 @@ pub struct FanoutSet {
 }
 
 impl FanoutSet {
-    /// Joins the set of this process. The send queue has the given depth, or the fabric's limit. Returns `None` if the
-    /// network makes no copies, or if the members do not fit into a set.
+    /// Joins the set of this process. The send queue has the given depth, or the fabric's limit if that is smaller.
+    /// Returns `None` if the network makes no copies, or if the members do not fit into a set.
     ///
     /// # Errors
     /// Returns the fabric's error if it refuses.

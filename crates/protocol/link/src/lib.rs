@@ -1,4 +1,4 @@
-//! Handling of queue pairs that break and reconnect, shared by all protocols: the map from queue pair to peer, the
+//! Handling of queue pairs that break and reconnect, shared by all protocols: the map from queue pair to link, the
 //! filter of stale completions, regions that are resolved once per connection, writes that the network copies, and the
 //! numbers of regions and services.
 //!
@@ -13,13 +13,13 @@
 //! | up | everything | down, when a post is refused or the connection ends |
 //! | closed | nothing | none |
 //!
-//! A link becomes up only if its queue pair is ready when the connection is reported. The queue pair of a closed link
-//! is not reset.
+//! A link becomes up only if its queue pair is ready when the connection is reported. [`Link::close`] closes a link in
+//! any state. The queue pair of a closed link is not reset.
 //!
-//! Between two resets of its queue pair a link has at most one *connection*. It is identified by a number that every
-//! reset increments ([`Link::connection_id`]). A refused post takes a link down without ending the connection, because
-//! requests that were posted before may still complete. A connection ends when the queue pair is found in the error
-//! state; the same call resets the queue pair.
+//! Between two resets of its queue pair a link has at most one *connection*. It is identified by a number that rises
+//! whenever the queue pair is found in the error state ([`Link::connection_id`]). A refused post takes a link down
+//! without ending the connection, because requests that were posted before may still complete. A connection ends when
+//! the queue pair is found in the error state; the same call resets the queue pair.
 //!
 //! # Invariants
 //! - Information that was obtained over a link (a resolved region, a hello, a posted receive) belongs to one connection
@@ -30,7 +30,7 @@
 //! - An event counts only if the state of the queue pair agrees with it:
 //!   [`Event::Connected`](stentor_fabric::Event::Connected) with a link that is down and a queue pair that is ready,
 //!   [`Event::Disconnected`](stentor_fabric::Event::Disconnected) with a queue pair in the error state. Any other event
-//!   concerns a connection that has ended.
+//!   is ignored.
 //!
 //! # Stale completions
 //! A completion is stale if its request was posted for an earlier connection than the present one ([`Link::number`]

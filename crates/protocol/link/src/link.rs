@@ -30,7 +30,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Begins to connect. The send queue has the configured depth, or the fabric's limit.
+    /// Begins to connect. The send queue has the configured depth, or the fabric's limit if that is smaller.
     ///
     /// # Errors
     /// Returns the fabric's error if it refuses the queue pair.
@@ -134,9 +134,9 @@ impl Link {
         (id >> NUMBER_BITS == self.connection_id & (u64::MAX >> NUMBER_BITS)).then_some(id & NUMBER_MASK)
     }
 
-    /// Posts a WRITE. Returns the number of the request, or `None` if the queue pair is broken. The request is done
-    /// when [`done`](Link::done) returns this number or a larger one. `awaited` means that the caller waits for the
-    /// completion, so the request is signalled.
+    /// Posts a WRITE. Returns the number of the request, or `None` if the fabric refuses it. A refusal takes the link
+    /// down, so check [`can_post`](Link::can_post) first. The request is done when [`done`](Link::done) returns this
+    /// number or a larger one. `awaited` means that the caller waits for the completion, so the request is signalled.
     #[inline]
     pub fn write<F: Fabric>(
         &mut self,

@@ -96,8 +96,8 @@ impl<L: DerefMut<Target = Link>> Links<L> {
         }
     }
 
-    /// Checks a link's queue pair. If it is broken, ends the connection, resets the queue pair, and returns
-    /// [`LinkEvent::Down`].
+    /// Checks a link's queue pair. If it is broken, ends the connection, resets the queue pair unless the link is
+    /// closed, and returns [`LinkEvent::Down`].
     pub fn check<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<LinkEvent> {
         self.list[link].deref_mut().check(fabric).then_some(LinkEvent::Down(link))
     }

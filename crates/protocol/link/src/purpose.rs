@@ -1,8 +1,8 @@
 //! Purposes of all regions. A region is identified by its owner, its writer and its purpose, so both processes must use
 //! the same numbers, and none may change.
 //!
-//! One fabric carries one protocol, possibly with a channel in addition. Within each protocol all numbers differ, as
-//! the test checks.
+//! One fabric carries one protocol, possibly with a channel in addition. Within each protocol all numbers differ; the
+//! test checks this for 64 processes.
 
 use stentor_fabric::{ProcessId, Purpose};
 
@@ -60,7 +60,7 @@ pub const fn channel(first: Purpose, peer: ProcessId, outgoing: bool) -> Purpose
 mod tests {
     use super::*;
 
-    /// Largest number of processes of each protocol.
+    /// Number of processes in the test.
     const PROCESSES: u16 = 64;
 
     #[test]

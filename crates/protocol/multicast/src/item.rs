@@ -239,7 +239,7 @@ pub struct RemoteTimestamp {
 /// An entry of the leader's dense stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StreamItem<'a> {
-    /// The head; without meaning in the kinds that are about neither a message nor a process.
+    /// The head of the item. It has no meaning for the entries `RemoteBallot` and `Word`.
     pub head: Head,
     /// Number of the entry in the stream, counted from 1 for each group and ballot.
     pub counter: u64,

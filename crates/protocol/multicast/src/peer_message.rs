@@ -1,13 +1,12 @@
-//! Peer messages: the messages that members send each other beside the items of the normal case: after failures, when
-//! leaders change, and when client processes begin. They are rare and of any length. A request that may have been lost
-//! is repeated.
+//! Peer messages: the messages that members exchange after failures, when leaders change, and when client processes
+//! begin. They are rare and of any length. A request that may have been lost is repeated.
 //!
 //! In the table, *here* is the sender's group. A *process without memory* has lost its state or never had one.
 //!
 //! | message | from → to | meaning |
 //! |---|---|---|
 //! | `Join` | process without memory → its group | admit me |
-//! | `Elder` | member → process without memory | an earlier process of your member had a larger life; choose a larger one |
+//! | `Elder` | member → process without memory | a process of your member had a larger life; choose a larger one |
 //! | `Campaign` (1A) | candidate → its group | promise this ballot |
 //! | `Promise` (1B) | member → candidate | I promise; this is the state that I have processed |
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot, or another history |

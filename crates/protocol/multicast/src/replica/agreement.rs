@@ -170,7 +170,7 @@ impl Agreement {
         message.votes = votes;
     }
 
-    /// Acknowledges to all other destination processes with N − 1 writes.
+    /// Acknowledges to all other destination processes, each with a write of its own.
     pub(super) fn acknowledge<E: Effects>(&self, client: ClientId, slot: u64, effects: &mut E) {
         self.acknowledge_to(client, slot, |process| process != self.id.me(), effects);
     }
@@ -272,8 +272,9 @@ impl Agreement {
     }
 
     /// Sends the outcome of a message to a follower that asks, or to another group's leader that sent its timestamp.
+    /// Sends nothing unless the message is decided and its vector is processed here.
     ///
-    /// The message names the largest known ballot of the receiver's group: the group acknowledged the vector in that
+    /// The report names the largest known ballot of the receiver's group: that group acknowledged the vector in that
     /// ballot or in an earlier one.
     pub(super) fn tell_outcome<E: Effects>(
         &self,

@@ -4,15 +4,15 @@
 //! A ballot carries the number of its group's incarnation. Hellos, states, campaigns, refusals and announcements carry
 //! the tag as well. Timestamps and acknowledgements carry the number alone. So a member counts such an item only if the
 //! number is that of the group's known incarnation, whose tag the member knows, too. A member that does not know the
-//! incarnation yet drops the item and asks. If a member learns two tags of one number, it keeps the first one and
-//! *notes* the other one as a contradiction. Connections with processes that report the noted tag are refused
-//! (`node/member/histories.rs`), so none of their items arrive.
+//! incarnation yet drops the item, and asks the sender if the item is a timestamp. If a member learns two tags of one
+//! number, it keeps the first one and *notes* the other one as a contradiction. Connections with processes that report
+//! the noted tag are refused (`node/member/histories.rs`), so none of their items arrive.
 //!
 //! | known | received | result |
 //! |---|---|---|
 //! | (n, t) | (n, t) | the larger ballot counts |
 //! | (n, t) | (m, u), m > n | known from now on; ballots of n do not count any more |
-//! | (n, t) | (m, u), m < n | ignored; this member announces n to the sender |
+//! | (n, t) | (m, u), m < n | ignored; this member announces n to the sender of a timestamp |
 //! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
 use crate::origin;
@@ -113,7 +113,7 @@ impl Ballots {
         self.origins = vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }];
     }
 
-    /// Returns whether the installed incarnation keeps no deliveries of an earlier history.
+    /// Returns whether the history began in the installed incarnation, and keeps no deliveries of an earlier one.
     #[inline]
     pub(super) fn begins_from_nothing(&self) -> bool {
         self.origins.last().is_some_and(|last| last.incarnation == self.installed_in && last.kept == 0)

@@ -168,7 +168,7 @@ impl Campaign {
     }
 
     /// Returns the promise with the longest processed prefix among those with the highest synced ballot, once a
-    /// majority has promised.
+    /// majority has promised, or all members at a founding. In a reset, returns the candidate's own promise.
     ///
     /// The module's header shows why the ballots of single messages must not be compared.
     pub(super) fn best(&self, id: &Identity, messages: &Messages) -> Option<&Promise> {

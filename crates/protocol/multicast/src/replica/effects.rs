@@ -7,7 +7,7 @@ use crate::{Ack, Ballot, ClientId, Incarnation, MessageId, RemoteTimestamp, Stre
 
 /// The receiver of a step's output.
 pub trait Effects {
-    /// Appends an item to the stream of every follower of this group, in this order.
+    /// Appends an item to the stream of every follower of this group, in the order of the calls.
     fn to_followers(&mut self, item: &StreamItem<'_>);
     /// Writes a timestamp to another group's leader.
     fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp);
@@ -23,12 +23,14 @@ pub trait Effects {
     fn deliver(&mut self, delivery: &Delivery);
     /// Reports that slots of a client became free without a delivery. The client's process may wait for them.
     fn freed(&mut self, _client: ClientId) {}
-    /// Reports that a held message is void. Its body is no longer needed, and its slot may be reused.
+    /// Reports that a held message is void, or of an ended history. Its body is no longer needed, and its slot may be
+    /// reused.
     fn dropped(&mut self, _client: ClientId, _slot: u64, _sequence: u64) {}
-    /// Reports that the succession of a client id has changed, so that its process must be notified.
+    /// Reports that the succession of a client id, or the generation below which its processes have ended, may have
+    /// changed. Its process must be notified.
     fn place_changed(&mut self, _client: ClientId) {}
-    /// Returns whether earlier items for the followers are still unsent. While they are, the member repeats nothing,
-    /// because that would only lengthen the queue.
+    /// Returns whether earlier items for the followers are still unsent. While they are, the leader repeats no
+    /// timestamps, vectors, no-ops and words, because that would only lengthen the queue.
     fn is_held_up(&self) -> bool {
         false
     }
@@ -69,9 +71,9 @@ pub struct Delivery {
     pub slot: u64,
     /// Final timestamp of the message, which determines its position in the order.
     pub timestamp: Timestamp,
-    /// Number of this delivery at this process, from 1.
+    /// Number of this delivery, from 1. Deliveries that came with another member's state are counted, too.
     pub number: u64,
-    /// This group's ballot in which the message was decided, or in which it was already known to be decided.
+    /// This group's ballot that was installed here when the message was delivered.
     pub ballot: Ballot,
     /// The incarnation in which the history of the delivery began: the last one that was founded or reset before the
     /// delivery. It is equal at all members of the group.

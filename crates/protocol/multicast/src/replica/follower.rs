@@ -59,7 +59,7 @@ impl<E: Effects> Follower<'_, E> {
         *counter += 1;
         let message = messages.get(client, slot);
         if message.no_op {
-            // Another group refused the message, and the new leader may not know it.
+            // The slot is a no-op here, and a new leader may not know that.
             return Ok(());
         }
         if message.delivered {
@@ -75,7 +75,7 @@ impl<E: Effects> Follower<'_, E> {
         Ok(())
     }
 
-    /// Processes the next entry if it comes without a message's body.
+    /// Processes the next entry if its kind needs no body.
     #[cold]
     fn on_rare(&mut self, item: &StreamItem<'_>) -> Result<(), Rejected> {
         let Agreement { id, ballots, counter, messages, .. } = &mut *self.agreement;

@@ -56,8 +56,9 @@ use crate::{Ballot, Incarnation};
 
 /// The part at the founder.
 impl<E: Effects> Recovery<'_, E> {
-    /// Founds the group if all its members are connected without memory, no process remembers the group, and no
-    /// founding is in progress. Returns whether it asks the members now.
+    /// Begins to found the group if this process is the founder and has waited, all other members ask to be admitted,
+    /// no process has itself reported that it remembers the group, the configuration allows it, and no founding with
+    /// the same lives is in progress. Returns whether it asks the members now.
     pub(super) fn found_if_possible(&mut self) -> bool {
         let id = &self.agreement.id;
         if !self.membership.is_joining() || id.founder() != id.me() || !self.membership.has_waited(id) {
@@ -205,8 +206,8 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.stage = Stage::Idle;
     }
 
-    /// Handles the report that a member does not found its group with this process, because a process remembers the
-    /// group.
+    /// Handles the report that a member does not found or reset its group with this process, because a process
+    /// remembers the group.
     pub(super) fn on_remembered(&mut self, from: ProcessId, by: ProcessId, incarnation: Incarnation) {
         if !self.membership.is_joining() || incarnation.is_none() {
             return;

@@ -14,7 +14,7 @@ use crate::state::Succession;
 pub(super) struct Heirs {
     known: Vec<Succession>,
     void_below: u64,
-    /// Generation below which processes have left no message that another group could still ask for.
+    /// Generation below which processes have left no message that another group could still ask about.
     pub(super) retired_below: u64,
 }
 

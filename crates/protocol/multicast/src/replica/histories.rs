@@ -38,8 +38,8 @@ impl Replica {
 
     /// Returns the incarnation that a [reset](Replica::reset) at this process must name as the one to end.
     ///
-    /// With memory, this is the incarnation of this member's state. Without memory, it is the largest incarnation that
-    /// this process knows.
+    /// With memory, this is the incarnation of the largest ballot that this member has promised. Without memory, it is
+    /// the largest incarnation that this process knows or has promised to begin by a reset.
     #[must_use]
     pub fn reset_ends(&self) -> Incarnation {
         self.membership.ended_by_reset(&self.agreement.ballots, self.agreement.id.group)

@@ -14,8 +14,8 @@ use crate::state::State;
 ///   (`jump`).
 ///
 ///   If it adopted the assignments as well, it would forget the entries between the two counters. (1) This member has
-///   acknowledged them, and their message may be delivered because of that. If the leader stops, the promises of the
-///   others need not contain the message: the order breaks. (2) The stream does not repeat these entries, because a
+///   acknowledged them, and their messages may be delivered because of that. If the leader stops, the promises of the
+///   others need not contain these messages: the order breaks. (2) The stream does not repeat these entries, because a
 ///   reader of a ring never moves back (`node/inbound.rs`); the next entry waits after a gap for ever.
 ///
 ///   The omitted part is not needed. Within one ballot the leader's stream is the same for all followers, so the

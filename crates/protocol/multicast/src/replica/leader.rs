@@ -35,7 +35,8 @@ impl<E: Effects> Leader<'_, E> {
         Words { agreement: self.agreement, effects: self.effects }
     }
 
-    /// Assigns a client's messages in its order, as far as their bodies are held and the FIFO rule allows it.
+    /// Assigns a client's messages in its order, as far as their bodies are held and the FIFO rule, the bound of clocks
+    /// and the client's share allow it. Fills slots whose messages cannot be assigned any more with no-ops.
     pub(super) fn assign_ready(&mut self, client: ClientId) {
         loop {
             let window = self.agreement.messages.window(client);
@@ -153,7 +154,7 @@ impl<E: Effects> Leader<'_, E> {
     /// Votes for the vector in the slot.
     ///
     /// A follower's acknowledgement implies the leader's vote. A group of one process has no follower, so its leader
-    /// acknowledges itself. `silent` is for a mutant.
+    /// acknowledges itself. In V1 every leader does. `silent` is for a mutant.
     fn vote(&mut self, client: ClientId, slot: u64, silent: bool) {
         self.agreement.vote(client, slot);
         let alone = self.agreement.id.is_alone() && !silent;
@@ -239,7 +240,7 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Requests the body of a message from every leader that has assigned a timestamp to it, because each of them holds
+    /// Requests the body of a message from every leader whose timestamp of it is known here, because each of them holds
     /// it.
     pub(super) fn request_body(&mut self, client: ClientId, slot: u64) {
         let message = self.agreement.messages.get(client, slot);
@@ -267,7 +268,7 @@ impl<E: Effects> Leader<'_, E> {
         self.words().relay()
     }
 
-    /// Answers another group's leader that sent its timestamp of a message that has no slot here.
+    /// Answers another group's leader that sent its timestamp of a message that has no slot here any more.
     #[cold]
     fn tell_why_nowhere(&mut self, from: ProcessId, head: &Head) {
         let at_once = mutant!(self.agreement.id.mutant(), SuccessionAtOnce);
@@ -284,7 +285,7 @@ impl<E: Effects> Leader<'_, E> {
         outcome.into_iter().for_each(|outcome| self.effects.send(from, &outcome));
     }
 
-    /// Processes the timestamp of another group's leader, which is in the largest known ballot of that group.
+    /// Processes the timestamp of another group's leader, whose ballot is at least the largest known one of that group.
     ///
     /// If `leads` is `false`, this member is still preparing to lead and only stores the timestamp. Returns whether
     /// deliveries may be due.

@@ -8,7 +8,8 @@ use crate::peer_message::Joiner;
 /// The stage of a member in a change of leadership.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Stage {
-    /// The member follows.
+    /// The member follows. Joining and superseded processes are in this stage, too, unless they campaign or install a
+    /// state.
     Idle,
     /// The member collects promises.
     Campaigning(Box<Campaign>),
@@ -29,7 +30,7 @@ pub(super) enum Stage {
 /// - `Campaigning`, `Preparing` and `Leading` occur only in a promised ballot of the member's own, and `Installing`
 ///   only in one of another member.
 /// - `Preparing` and `Leading` occur only in an installed ballot.
-/// - `admitted` and `installed` are used only in `Preparing` and `Leading`.
+/// - `admitted` and `installed` have a meaning only in `Preparing` and `Leading`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Leadership {
     pub(super) stage: Stage,
@@ -40,7 +41,8 @@ pub(super) struct Leadership {
     pub(super) probe: StaleLeaderProbe,
     /// Ticks since messages were last repeated.
     pub(super) age: u8,
-    /// The version of the application that all members have; 0 if this member does not know it.
+    /// The smallest version among the programs of the group's members, as far as this member knows; 0 if it does not
+    /// know.
     pub(super) version_goal: u32,
 }
 

@@ -7,7 +7,8 @@ use crate::{GroupId, Topology};
 /// Number of low bits of a life that its process keeps when it raises the life: about four seconds, in nanoseconds.
 const OWN_BITS: u32 = 32;
 
-/// Returns the first life above `elder` with the lower half of `own`, or `None` if there is none.
+/// Returns a life above `elder` with the lower half of `own`, or `None` if the upper half of `elder` cannot be
+/// increased.
 pub(super) fn name_above(elder: u64, own: u64) -> Option<u64> {
     let upper = u32::try_from((elder >> OWN_BITS) + 1).ok()?;
     Some(u64::from(upper) << OWN_BITS | own & u64::from(u32::MAX))

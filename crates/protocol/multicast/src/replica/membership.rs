@@ -16,11 +16,11 @@ use crate::{GroupId, Incarnation, Origin};
 /// *joining* (without memory: it does not vote, and promises only that its group is founded or reset) → *member* (its
 /// group admitted it, or it founded its group with all others) → *superseded* (another process of this member was
 /// started later) or *ended* (an operator reset the group from another history than this member's). In the last two
-/// states the process sends nothing, and nothing that it has sent counts any more.
+/// states the process sends nothing.
 ///
 /// # Invariants
-/// - A joining process becomes a member only with a state of a ballot that admits its life, or when it has promised to
-///   found an incarnation and promises a later ballot of that.
+/// - A joining process becomes a member only with a state of a ballot that admits its life, when it has promised to
+///   begin an incarnation and promises a later ballot of that, or when its own campaign begins one.
 /// - Only a joining process changes its life.
 #[derive(Clone, Debug)]
 pub(super) struct Membership {
@@ -53,8 +53,8 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Smallest number of times that a process without memory looks for processes that remember its group, while it
-    /// waits for them.
+    /// Skipped ticks before one call count as at most the waiting time divided by this number. So a process without
+    /// memory looks several times for processes that remember its group.
     const LOOKS: u16 = 6;
 
     pub(super) fn joining(id: &Identity, life: u64) -> Self {
@@ -172,9 +172,9 @@ impl Membership {
         }
     }
 
-    /// Returns the incarnation that a reset at this process must name as the one to end. With memory, it is the
-    /// incarnation of this member's state. Without memory, it is the largest one that this process knows or has
-    /// promised to begin by a reset.
+    /// Returns the incarnation that a reset at this process must name as the one to end. With memory, it is that of the
+    /// largest ballot that this member has promised. Without memory, it is the largest one that this process knows or
+    /// has promised to begin by a reset.
     pub(super) fn ended_by_reset(&self, ballots: &Ballots, own: GroupId) -> Incarnation {
         if !self.is_joining() {
             return ballots.promised_in;
@@ -212,8 +212,8 @@ impl Membership {
         self.waited >= id.config.founding_ticks
     }
 
-    /// Returns why the group is not founded, while this process is without memory, or `None` if a founding is in
-    /// progress.
+    /// Returns why the group is not founded, while this process is without memory. Returns `None` if it has memory, or
+    /// knows of no obstacle.
     pub(super) fn hindrance(&self, id: &Identity) -> Option<Hindrance> {
         if !self.is_joining() {
             return None;

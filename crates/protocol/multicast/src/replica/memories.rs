@@ -17,7 +17,7 @@ pub enum Hindrance {
         /// The incarnation that it remembers.
         incarnation: Incarnation,
     },
-    /// A member has not connected yet.
+    /// A member has not asked to be admitted yet, probably because it has not connected.
     Missing(ProcessId),
     /// The configuration leaves the decision to the operator: [`TotalLoss::Refuse`](crate::TotalLoss::Refuse).
     Operator,

@@ -18,7 +18,7 @@ use crate::{ClientId, GroupId};
 /// The windows of all clients and of the group's own entries, and the order of their undelivered messages.
 ///
 /// # Invariants
-/// - The order follows from the windows, so two members with equal windows are equal.
+/// - The order follows from the windows, so comparisons leave it out.
 /// - `delivered` counts deliveries here, and those that came with another member's state. It never decreases.
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
@@ -31,7 +31,7 @@ pub(super) struct Messages {
     pub(super) delivered: u64,
     /// `true` if a delivery was due for which the application had no room.
     pub(super) held_back: bool,
-    /// Number of states of other members that this one adopted.
+    /// A number that rises each time that this member adopts a state.
     pub(super) states: u64,
     pub(super) catch_ups: CatchUps,
     pub(super) settlements: Settlements,
@@ -82,8 +82,8 @@ impl Messages {
         client.0 >= self.clients && self.own.is_some_and(|own| own.contains(&client))
     }
 
-    /// Returns the index of a client's window. An id that this group has no window for maps to the window of another
-    /// client.
+    /// Returns the index of a client's window. For an id that this group has no window for, the index is that of
+    /// another window, or of none.
     #[inline]
     fn place_of(&self, client: ClientId) -> usize {
         let is_version = client.0 > self.clients && self.version_client() == Some(client);
@@ -144,8 +144,8 @@ impl Messages {
         self.client(message.client)?.find(message.sequence)
     }
 
-    /// Finds the slot that an item is about, and sets its name. Returns `None` if the slot is freed already and nothing
-    /// is to be done.
+    /// Finds the slot that an item is about, and sets its name. Returns `None` if nothing is to be done, because the
+    /// slot is freed already or the message is void.
     ///
     /// # Errors
     /// Returns [`Rejected`] if the item cannot be about any slot of the window, or names another message than the slot

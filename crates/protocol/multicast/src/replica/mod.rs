@@ -8,10 +8,10 @@
 //!   [`set_physical`](Replica::set_physical), [`order_time`](Replica::order_time), [`open`](Replica::open),
 //!   [`set_version_goal`](Replica::set_version_goal) and [`end_client`](Replica::end_client).
 //!
-//! Every input that may allow an assignment or a delivery ends with `advance`: a leader assigns the messages that it
-//! may assign now, then the member delivers those that are due. Before [`on_stream`](Replica::on_stream) the shell
-//! calls [`stream_waits`](Replica::stream_waits). Before it passes on a message that [fences](PeerMessage::fences) a
-//! larger ballot than is [promised](Replica::promised), it fences the member's stream regions.
+//! After an input that may allow an assignment or a delivery, a leader assigns the messages that it may assign now, and
+//! the member delivers those that are due. Before [`on_stream`](Replica::on_stream) the shell calls
+//! [`stream_waits`](Replica::stream_waits). Before it passes on a message that [fences](PeerMessage::fences) a larger
+//! ballot than is [promised](Replica::promised), it fences the member's stream regions.
 //!
 //! # Parts
 //! | part | owns |
@@ -22,7 +22,7 @@
 //! | `Starvation` | evidence that the member's stream lacks entries |
 //!
 //! Handlers borrow parts for one step: `Leader` (steps 2 and 3 of the crate's header), `Follower` (step 4), `NoOps`,
-//! `Successions`, `Recovery` and `Repair`.
+//! `Successions`, `Words`, `Recovery` and `Repair`.
 //!
 //! # States of a message at a member
 //! *placeholder* (timestamps or acknowledgements came before the body) → *held* (its body is stored) → *ordered* (this
@@ -146,8 +146,8 @@ impl Replica {
         replica
     }
 
-    /// Creates a process that has no memory of its group, because it is new or has crashed. It asks its group to admit
-    /// it. If all members are in this state, and no process that they reach remembers the group, they found it anew.
+    /// Creates a process without memory of its group, which asks its group to admit it. If all members are in this
+    /// state, and no process that they reach remembers the group, [`TotalLoss`] decides whether they found it.
     ///
     /// # Panics
     /// Panics in the same cases as [`new`](Replica::new).
@@ -202,7 +202,7 @@ impl Replica {
     }
 
     /// Returns whether this process has been replaced: its group knows a later process of this member, or was
-    /// [reset](Replica::ended_by) without it. A replaced process sends nothing, and nothing that it sent counts.
+    /// [reset](Replica::ended_by) without it. A replaced process sends nothing.
     #[inline]
     #[must_use]
     pub fn is_superseded(&self) -> bool {
@@ -223,8 +223,8 @@ impl Replica {
     }
 
     /// Returns the ballot in which this member's reports of held messages count, together with other members' reports
-    /// in the same ballot. It is the installed ballot. A promised one does not count: a smaller ballot may since have
-    /// admitted the member without its memory.
+    /// in the same ballot: the installed one. While a larger ballot is promised, none counts, because the member may
+    /// lose its memory and then be admitted by a ballot below the promised one.
     #[must_use]
     pub fn counts_in(&self) -> Option<Ballot> {
         let ballots = &self.agreement.ballots;
@@ -242,7 +242,7 @@ impl Replica {
         })
     }
 
-    /// Returns the number of messages delivered so far.
+    /// Returns the number of messages delivered so far, including those that came with another member's state.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.agreement.messages.delivered
@@ -276,15 +276,15 @@ impl Replica {
         self.agreement.messages.settlements
     }
 
-    /// Returns the number of states that this member has adopted from other members. An adopted state can free slots
-    /// whose messages this member did not deliver. It can also use sequence numbers that this member has not seen.
+    /// Returns a number that rises each time that this member adopts a state. An adopted state can free slots whose
+    /// messages this member did not deliver. It can also use sequence numbers that this member has not seen.
     #[inline]
     #[must_use]
     pub fn states(&self) -> u64 {
         self.agreement.messages.states
     }
 
-    /// Returns the group's clock here: the last time that it assigned or processed.
+    /// Returns the group's clock here: the largest time that this member has assigned, processed or adopted.
     #[must_use]
     pub fn clock(&self) -> u64 {
         self.agreement.clock.now()
@@ -294,8 +294,8 @@ impl Replica {
         self.agreement.messages.client(client)
     }
 
-    /// Returns the slot in which [`on_message`](Replica::on_message) would store a message, or `None` if it is held
-    /// already, or delivered.
+    /// Returns the slot in which [`on_message`](Replica::on_message) would store a message. Returns `None` if the
+    /// message is held already, or delivered, or will never be delivered.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -551,7 +551,7 @@ impl Replica {
     }
 
     /// Advances time; call it every few milliseconds. Requests and messages that have had no effect for
-    /// [`retry_ticks`](ReplicaConfig::retry_ticks) ticks are repeated.
+    /// [`retry_ticks`](ReplicaConfig::retry_ticks) ticks, or for four times as many, are repeated.
     pub fn on_tick<E: Effects>(&mut self, effects: &mut E) {
         if self.is_superseded() {
             return;
@@ -636,8 +636,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Begins a campaign for this group's leadership in a ballot larger than all known ones, and returns that ballot.
-    /// Fence this member's stream regions first, as for [`PeerMessage::fences`], but against all processes.
+    /// Begins a campaign in a ballot larger than all known ones, and returns that ballot. A reset in progress goes on
+    /// instead. Fence this member's stream regions first, as for [`PeerMessage::fences`], but against all processes.
     ///
     /// # Errors
     /// Returns [`Rejected::Joining`] if this process has no memory, [`Rejected::Superseded`] if a later process has
@@ -672,7 +672,7 @@ impl Replica {
         Recovery { agreement, membership, leadership, effects }
     }
 
-    /// Ends every event: assigns the messages that may be assigned now, and delivers those that are due.
+    /// Assigns, at a leader, the client's messages that may be assigned now. Then delivers all messages that are due.
     fn advance<E: Effects>(&mut self, client: ClientId, effects: &mut E) {
         if self.is_leader() {
             self.leader(effects).assign_ready(client);
@@ -708,7 +708,7 @@ impl Replica {
         }
     }
 
-    /// Processes an announcement of a group's history, or the report that a follower has processed one.
+    /// Processes an announcement of a group's ballot and history, or a follower's report that it has processed a word.
     fn on_word<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
         let in_force = match *message {
             PeerMessage::Announce { group, ballot, incarnation, origin } => {

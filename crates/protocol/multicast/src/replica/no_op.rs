@@ -25,10 +25,10 @@
 //!   Until then a new leader may lack it and assign the slot. So no member counts the slot as passed, and no other
 //!   group is notified. Later entries of the same leader's stream need no such care: a majority that processed those
 //!   has processed this one.
-//! - *`Refused` states that a destination group has settled that the message is a no-op*: it can never be decided
-//!   anywhere. So a leader that receives it fills the slot although the slot is assigned. Members deliver messages
-//!   after it only when that no-op is settled, like any other no-op. A later leader that does not know the no-op
-//!   restores the message, but only until it is refused again.
+//! - *`Refused` states that a destination group has settled that the message is a no-op, or void*: it can never be
+//!   decided anywhere. So a leader that receives it fills the slot although the slot is assigned. Members deliver
+//!   messages after it only when that no-op is settled, like any other no-op. A later leader that does not know the
+//!   no-op restores the message, but only until it is refused again.
 //! - *Generations close.* The generations in the sequences distinguish the processes of a client id. Messages that a
 //!   process multicast after a no-op are not assigned any more (M6 allows no holes); their slots are filled in turn.
 //!   The closed generations are part of the state, and follow from its no-ops.
@@ -132,8 +132,8 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// Handles another group's report that a majority of that group has processed the message as a no-op. A report of
-    /// an ended history of that group does not count: see `settling.rs`. Returns whether the message's slot was filled.
+    /// Handles another group's report that it has settled that the message is a no-op or void. A report of an ended
+    /// history of that group does not count: see `settling.rs`. Returns whether the message's slot was filled.
     pub(super) fn on_refused(&mut self, group: GroupId, verdict: Verdict) -> bool {
         if !self.agreement.ballots.is_known(group, verdict.ballot) {
             return false;

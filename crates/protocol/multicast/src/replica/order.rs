@@ -8,7 +8,7 @@ use crate::{ClientId, Timestamp};
 /// An undelivered message in the order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Undelivered {
-    /// The message's key when it was inserted. Its current key is equal or larger.
+    /// The message's key when it was inserted or last raised. Its current key is equal or larger.
     pub(super) key: Timestamp,
     /// Order of arrival, for the mutant that breaks ties by it; otherwise 0.
     pub(super) arrival: u64,

@@ -11,7 +11,7 @@ impl Replica {
         self.window(client).map_or(0, Window::last_sequence)
     }
 
-    /// Returns the sequence of the message in a retained slot.
+    /// Returns the sequence of the message in a retained slot, or 0 if no message there is known.
     #[must_use]
     pub fn sequence_of(&self, client: ClientId, slot: u64) -> Option<u64> {
         self.window(client).filter(|window| window.is_here(slot)).map(|window| window.slot(slot).sequence)
@@ -37,8 +37,8 @@ impl Replica {
         self.window(client).map_or(0, |window| window.over_below)
     }
 
-    /// Returns the generation below which processes of a client have ended in the whole group. Their unassigned
-    /// messages will not be assigned.
+    /// Returns the generation of a client below which messages are not assigned any more (see
+    /// [`ClientState::closed`](crate::ClientState::closed)).
     #[must_use]
     pub fn closed_below(&self, client: ClientId) -> u64 {
         self.window(client).map_or(0, |window| window.closed)

@@ -56,7 +56,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Returns whether another member knows no later life of this process's member.
+    /// Returns whether `lives`, which another member knows, contain no later life of this process's member.
     ///
     /// If a later life is known, the caller must ignore the message that named it. A process with memory then stops. A
     /// joining process may still be the latest one, because the clock may have been set back. It then joins with a
@@ -265,8 +265,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Takes over if a majority has promised and this candidate holds all messages that it needs. Otherwise requests
-    /// the missing ones.
+    /// Takes over if enough members have promised (at a founding all, otherwise a majority) and this candidate holds
+    /// all messages that it needs. Otherwise requests the missing messages.
     pub(super) fn count_promises(&mut self) {
         let Some(campaign) = self.leadership.campaign() else { return };
         for Promise { state, .. } in &campaign.promises {
@@ -371,7 +371,8 @@ impl<E: Effects> Recovery<'_, E> {
             self.agreement.clock.raise(state.clock);
             self.agreement.ballots.hear_of_all(&state.known, &state.incarnations);
         }
-        // A process that has asked again since then has another life, which the members that promised may not know.
+        // A process that has asked again since the campaign began has another life, which the members that promised may
+        // not know.
         let joiners = &self.membership.joiners;
         self.leadership.admitted = campaign.admits.iter().filter(|joiner| joiners.contains(joiner)).copied().collect();
         self.leadership.installed = self.agreement.id.bit;
@@ -480,7 +481,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
         if joining.is_some() {
             if !self.membership.lives.is_last(leader, &state.lives) {
-                // The leader sent the state before a founding that this process has promised.
+                // The state comes from an earlier life of its leader's process (see `founding.rs`).
                 return;
             }
             let drops = |pledge: Pledge| !pledge.resets && incarnation.number < pledge.incarnation.number;
@@ -613,7 +614,7 @@ impl<E: Effects> Recovery<'_, E> {
     /// state, so the member requests that state.
     pub(super) fn on_gone(&mut self, gone: MessageRef) {
         if self.agreement.messages.client(gone.client).is_some_and(|window| window.holds_somewhere(gone.sequence)) {
-            // The body came through its client's ring meanwhile.
+            // The body arrived by another way meanwhile.
             return;
         }
         let ballot = self.agreement.ballots.promised;
@@ -626,8 +627,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Handles the request of a member, or of a candidate for which this member is the donor, for the state. If
-    /// `snapshot`, the application's state is sent with it.
+    /// Handles a request for the state: of a member of this leader's ballot, or of a candidate for which this member is
+    /// the donor. The application's state is sent with it to a candidate, and to a member if `snapshot`.
     pub(super) fn on_behind(&mut self, from: ProcessId, ballot: Ballot, snapshot: bool) {
         let ballots = &self.agreement.ballots;
         if ballot == ballots.installed && self.leadership.owns_ballot() {

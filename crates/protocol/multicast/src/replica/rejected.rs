@@ -7,7 +7,8 @@ use crate::{Ballot, Incarnation};
 
 /// The reason why an input was refused. The state did not change.
 ///
-/// The input was sealed, so it is not a torn write. Its sender does not follow the protocol.
+/// An item or message from another process was sealed, so it is not a torn write: its sender does not follow the
+/// protocol, unless the error names another cause. Some errors concern calls of this process's shell, such as a reset.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum Rejected {
     /// The client id does not exist, or a correct process never names it in such an input.
@@ -31,7 +32,8 @@ pub enum Rejected {
         /// The sequence in the previous slot.
         last: u64,
     },
-    /// The slot is beyond the client's window.
+    /// The slot is beyond the client's window at this member. The member may have delivered less than the members that
+    /// the client waits for.
     #[error("slot {slot} of client {client} is beyond its window, which ends at {end}")]
     BeyondWindow {
         /// The client.
@@ -85,7 +87,7 @@ pub enum Rejected {
     /// The physical time is invalid.
     #[error("a physical time of {0} ns since 1970: it must be below 2^62 (the year 2116)")]
     Time(u64),
-    /// The process is without memory, so it cannot lead.
+    /// The process is without memory, so it cannot lead, or reset the group with its own state.
     #[error("this process does not have its group's state yet")]
     Joining,
     /// The process has memory, but only a process without memory can reset the group to an empty state.

@@ -79,7 +79,8 @@ impl<E: Effects> Repair<'_, E> {
         self.effects.send(leader, &PeerMessage::WantBodies(wanted));
     }
 
-    /// Forwards a message, and the held messages after it, up to `most` in all.
+    /// Forwards a message, and the messages that are held without a gap after it, up to `most` in all. Answers `Gone`
+    /// if the message is not held.
     pub(super) fn on_want(&mut self, from: ProcessId, wanted: MessageRef, most: u64) {
         let client = wanted.client;
         let held = |slot: &u64| {
@@ -102,7 +103,7 @@ impl<E: Effects> Repair<'_, E> {
         let Some(slot) = self.agreement.messages.find(asked) else { return true };
         let message = self.agreement.messages.get(client, slot);
         if self.agreement.id.config.variant == Variant::V1 && message.vector && !message.no_op {
-            // A state has only whole vectors. A follower that missed one of the times gets them all.
+            // The follower may have missed one of the times. The vector has them all.
             self.leader().append_vector(client, slot);
         }
         self.agreement.tell_outcome(from, self.agreement.id.group, client, slot, self.effects);

@@ -6,12 +6,12 @@
 //!
 //! # At a group that begins anew
 //! *No message that was multicast to the previous history is assigned in the new one.* The new history keeps the
-//! messages that its first state has decided. All other messages to several groups are settled no-ops in that state
-//! ([`State::lose_what_is_under_way`]). A process that had begun before has to begin again: it has opened here if a
-//! `Succeed` with its life is in this history. So a message of a generation that has not opened, and that is neither
-//! decided nor delivered here, is *lost* for good: its process multicasts nothing to this group any more. This group
-//! answers `Lost` to a leader that sends a timestamp of it. That is not a refusal, because members of other groups may
-//! have delivered the message.
+//! messages that its first state has decided, and the assigned ones to this group alone. All other messages to several
+//! groups are settled no-ops in that state ([`State::lose_what_is_under_way`]). A process that had begun before has to
+//! begin again: it has opened here if a `Succeed` with its life is in this history. So a message of a generation that
+//! has not opened, and that is neither decided nor delivered here, is *lost* for good: its process multicasts nothing
+//! to this group any more. This group answers `Lost` to a leader that sends a timestamp of it. That is not a refusal,
+//! because members of other groups may have delivered the message.
 //!
 //! # At the other groups
 //! The *word* of the new history (`words.rs`) has a position in the stream. It separates the entries before it from

@@ -14,13 +14,14 @@ use crate::{ClientId, Mutant};
 /// # Invariants
 /// - A client waits only for deliveries of its own messages. Messages before a held message to several groups never
 ///   wait, because other groups need its timestamp. So no two groups wait for each other.
-/// - After each delivery of a message of a waiting client, more of its messages are assigned: at the end of the event,
-///   or at the next tick if the event is a change of leaders.
+/// - After each delivery of a message of a waiting client, more of its messages may be assigned: at the end of the
+///   event, or at the next tick if the event is a change of leaders.
 /// - If the window is not larger than a share, nothing is recorded here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Sharing {
     share: u64,
-    /// Number of assignments for which a client counts as active after its last one; at 0 no client is limited.
+    /// Number of assignments in a row for one client after which all other clients count as idle; at 0 no client is
+    /// limited.
     memory: u64,
     /// The client whose message was assigned last.
     last: Option<ClientId>,
@@ -40,16 +41,16 @@ struct Sharer {
 }
 
 impl Sharing {
-    /// Smallest share, which is the number of records that a member reads from one ring in one step.
+    /// Smallest default share, which is the number of records that a member reads from one ring in one step.
     ///
     /// A leader learns of decisions in each step. With a share of this size, it can write the next batch of entries to
     /// its stream while the previous batch is being acknowledged.
     const LEAST: u32 = 64;
-    /// Number of shares in a window. With long round trips, messages stay undecided for long. Operators then configure
-    /// larger windows, and shares grow with the windows.
+    /// Number of default shares in a window. With long round trips, messages stay undecided for long. Operators then
+    /// configure larger windows, and shares grow with the windows.
     const IN_A_WINDOW: u32 = 16;
-    /// Number of assignments for which a client counts as active, as a multiple of the window. It spans the time in
-    /// which a client waits for replies and none of its messages are assigned.
+    /// Number of assignments in a row for one client after which all other clients count as idle, as a multiple of the
+    /// window. It spans the time in which a client waits for replies and none of its messages are assigned.
     const WINDOWS: u64 = 16;
 
     pub(super) fn new(clients: usize, config: &ReplicaConfig) -> Self {
@@ -74,7 +75,7 @@ impl Sharing {
         }
     }
 
-    /// Records that a message is assigned. A time entry does not count, so it makes no client wait.
+    /// Records that a message is assigned. A group's own entry does not count, so it makes no client wait.
     #[inline]
     pub(super) fn note_assigned(&mut self, client: ClientId) {
         if usize::from(client.0) >= self.clients.len() {

@@ -8,7 +8,7 @@ use crate::slot_table::heap_bytes;
 use crate::state::AssignedSlot;
 use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp, Topology, ids};
 
-/// One message. The entry is reused for the message one window later, so that messages cause no allocation.
+/// One message. The entry and its memory are reused for the message one window later.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Slot {
     /// The client's number for the message; 0 while nothing is known.
@@ -45,14 +45,15 @@ pub(super) struct Slot {
     pub(super) no_op: bool,
     /// `true` if the no-op is final: a majority of the group has processed it.
     pub(super) settled: bool,
-    /// Members known to the leader to have processed an unsettled no-op, as a bit mask.
+    /// Members known to the leader to have processed the unsettled no-op in this slot, as a bit mask.
     pub(super) processed_by: u64,
     /// Ticks since the last action on the slot.
     pub(super) age: u8,
 }
 
 impl Slot {
-    /// Returns the heap bytes of a message to this many groups. The memory is kept for the next message in the slot.
+    /// Returns the heap bytes of a message to this many groups whose acknowledgements name one vector. The memory is
+    /// kept for the next message in the slot.
     pub(super) fn heap_bytes(groups: usize) -> u64 {
         let destinations = heap_bytes::<Destination>(groups.next_power_of_two());
         destinations + 2 * heap_bytes::<u64>(groups) + Votes::heap_bytes(groups)
@@ -87,8 +88,9 @@ impl Slot {
         self.processed_by = 0;
     }
 
-    /// Returns whether a message with this sequence may be in this slot. This is so if the message is the known one
-    /// here, or if a later process of the client id reuses the slot of a message that was never assigned.
+    /// Returns whether a message with this sequence may be in this slot. This is so if nothing is known of the slot, if
+    /// the message is the known one here, or if a later process of the client id reuses the slot of a message that was
+    /// never assigned.
     pub(super) fn may_be(&self, sequence: u64) -> bool {
         self.groups == 0 || self.sequence == sequence || (sequence > self.sequence && !self.ordered && !self.no_op)
     }
@@ -274,7 +276,7 @@ impl Slot {
         self.age = 0;
     }
 
-    /// Replaces the content of the slot by an entry of another member's state.
+    /// Applies an entry of a state to the slot. The body and the votes stay if they are of the same message.
     pub(super) fn take(&mut self, entry: &AssignedSlot, group: GroupId) {
         if self.sequence != entry.sequence || self.groups != entry.destinations.len() {
             self.clear();

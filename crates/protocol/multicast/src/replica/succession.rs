@@ -1,5 +1,5 @@
-//! The takeover of a client id by another process. It needs a majority of each group that the process multicasts to,
-//! and of no other group.
+//! The takeover of a client id by another process. It needs a majority of the client id's home group and of each group
+//! that the process multicasts to, and of no other group.
 //!
 //! A client's messages have dense slots at each group. A new process must know the first slot that no earlier process
 //! uses. But an earlier process's messages may be anywhere: at members that do not answer, in rings, at other groups.
@@ -88,7 +88,7 @@ use crate::peer_message::{Closed, Left, MessageRef, Opening, PeerMessage, SlotRe
 use crate::state::Succession;
 use crate::{Ballot, ClientId, GroupId, ids};
 
-/// Number of successions of one client at which a leader asks other groups which of them can be dropped.
+/// Number of successions of one client from which on a leader asks other groups which of them can be dropped.
 const RETIRE_FROM: usize = 4;
 
 /// The part of a member that handles takeovers of client ids.
@@ -379,7 +379,8 @@ impl<E: Effects> Successions<'_, E> {
         self.retire_if_done(client);
     }
 
-    /// Handles the question of another group's leader. If the generation is not closed here, the leader closes it.
+    /// Handles the question of another group's leader whether this group has settled the messages of a client id's
+    /// earlier processes. If their generations are not closed here, this leader closes them.
     pub(super) fn on_retire(&mut self, from: ProcessId, asked: Left) {
         let Left { client, below, .. } = asked;
         let Some(window) = self.agreement.messages.client(client) else { return };

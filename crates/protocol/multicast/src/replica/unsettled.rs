@@ -10,11 +10,12 @@ use crate::{ClientId, GroupId, MessageId};
 pub struct Settling {
     /// `true` if a majority of this member's group has not processed the word of that history yet.
     pub without_force: bool,
-    /// Number of messages that were in flight to the previous history and are not decided here.
+    /// Number of messages whose vector has a time of the previous history, and that are not decided here.
     pub messages: u64,
     /// Groups of which a majority has not acknowledged one of these messages with this member's vector.
     pub awaited: Vec<GroupId>,
-    /// One of these messages for which a majority of such a group acknowledged another vector. No group decides it.
+    /// One of these messages for which a majority of another destination group acknowledged another vector. No group
+    /// decides it.
     pub disagreed: Option<MessageId>,
 }
 

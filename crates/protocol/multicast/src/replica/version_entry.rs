@@ -14,8 +14,9 @@
 //! # The version goal
 //! The shell knows which versions the programs of the members have. It reports the smallest of all as a *goal*
 //! ([`Replica::set_version_goal`]), whether this member leads or not. A leader orders the entries that the goal needs
-//! as soon as it learns the goal, and when it begins to lead, before it assigns anything else. So in a group that is
-//! founded, the first message of any client is processed with the version that all its programs have.
+//! as soon as it learns the goal, and when it begins to lead, before it assigns anything else. So if the goal is known
+//! when a group is founded, the first message of any client is processed with the version that the programs of all
+//! members have.
 //!
 //! # Invariants
 //! - *The version never falls.* No entry lowers it, and an entry is never revoked: it is a message.

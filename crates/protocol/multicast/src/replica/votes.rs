@@ -135,7 +135,7 @@ impl Votes {
     }
 
     /// Returns whether a majority of every destination group acknowledged this vector, each in one ballot of its group.
-    /// Groups whose position is `exempt` need no acknowledgements.
+    /// Other groups than this member's need no acknowledgements if their position is `exempt`.
     ///
     /// `own` and `installed` have the same meaning as in [`quorum`](Votes::quorum).
     #[cold]

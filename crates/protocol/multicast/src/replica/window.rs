@@ -49,7 +49,7 @@ pub(super) struct Window {
     pub(super) gap: Gap,
 }
 
-/// A leader's view of a gap: a slot that no leader can assign, before a slot whose body is held.
+/// A leader's view of a gap: the first unassigned slot, whose body it does not hold, before a slot whose body it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Gap {
     pub(super) slot: u64,
@@ -121,7 +121,8 @@ impl Window {
         slot >= self.base && self.slots.reaches(slot - self.base)
     }
 
-    /// Returns the slot that an item is about, unless it is freed already. The slot may be beyond the window.
+    /// Returns the slot that an item is about, unless the slot is freed already or the message is void. The slot may be
+    /// beyond the window.
     #[inline]
     pub(super) fn resolve(&self, head: &Head) -> Option<u64> {
         if self.heirs.is_void(head.sequence) {
@@ -217,13 +218,14 @@ impl Window {
         sequence <= self.done || self.find(sequence).is_some_and(|slot| self.holds(slot))
     }
 
-    /// Returns the largest sequence that was ever named here.
+    /// Returns the largest sequence that is known here.
     pub(super) fn last_sequence(&self) -> u64 {
         let named = self.slots.made().iter().map(|slot| slot.sequence).max().unwrap_or(0);
         named.max(self.freed).max(self.done)
     }
 
-    /// Returns the slot for a body, or `None` if the body is stored already, or delivered.
+    /// Returns the slot for a body. Returns `None` if the body is stored already, or the message is delivered, void or
+    /// a no-op.
     ///
     /// `wire` is the slot as it was received. Bodies may arrive in any order, because some are forwarded, but a
     /// client's sequences rise with its slots.
@@ -466,7 +468,7 @@ impl Window {
     /// Returns whether an undelivered slot of this window is before the slots that the state retains.
     ///
     /// Otherwise this window has a slot for every message that the state's process holds, because all of these are
-    /// within one window of the state's retained slots.
+    /// within one window of the state's first retained slot.
     pub(super) fn is_behind(&self, state: &ClientState) -> bool {
         state.from > self.delivered
     }

@@ -7,8 +7,8 @@
 //! # States of the word of a group
 //! *unknown* → *told* (the group's leader, or another process, reported the group's incarnation and its origin) →
 //! *processed* (the entry `Word` of this group's stream names them; at a leader: appended) → *in force* (a majority of
-//! this group has processed the entry in one ballot). A word with the same origin as the previous one, or the first
-//! word of a group, is in force at once: no message was in flight to another history.
+//! this group has processed the entry in one ballot). The first word of a group is in force at once, and so is a word
+//! with the same origin as a previous one in force: no message was in flight to another history.
 //!
 //! # Invariants
 //! 1. *Nothing of an incarnation counts here before its word is processed*: no timestamp, no acknowledgement
@@ -21,8 +21,8 @@
 //!
 //! # Loss
 //! A leader repeats a word until it is in force. A member that installs a state with a word that is not in force
-//! reports that it has processed the word. If items of an incarnation arrive whose origin is not known, the member asks
-//! their sender by an `Announce` without an origin.
+//! reports that it has processed the word. If a timestamp of an incarnation arrives whose origin is not known, the
+//! member asks the sender by an `Announce` without an origin.
 
 use stentor_fabric::ProcessId;
 
