@@ -41,8 +41,8 @@
 //! - A *failure*, stale or not, only shows that some connection of the link broke. The state of the queue pair shows
 //!   whether that is the present one ([`Links::check`]).
 //! - A protocol that needs every completion of a connection polls until none is left before it lets the connection end.
-//!   A channel does, because each of its requests uses memory. Rule 9 of the fabric contract guarantees that all of
-//!   them can be polled then.
+//!   A channel does, because each of its requests occupies memory until its completion is polled. Rule 9 of the fabric
+//!   contract guarantees that all of them can be polled then.
 #![forbid(unsafe_code)]
 
 mod fanout;

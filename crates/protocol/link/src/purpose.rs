@@ -6,7 +6,7 @@
 
 use stentor_fabric::{ProcessId, Purpose};
 
-/// Multicast: credits and, between members, timestamps and acknowledgements.
+/// Multicast: credits and, between members, timestamps, acknowledgements and peer messages.
 pub const MULTICAST_CONTROL: Purpose = Purpose(1);
 /// Multicast: the leader's stream.
 pub const MULTICAST_STREAM: Purpose = Purpose(2);

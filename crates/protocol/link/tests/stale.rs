@@ -51,7 +51,7 @@ impl End {
         let blank = Completion { qp: QpId(0), id: 0, opcode, status, bytes: 0, imm: None, tag: 0 };
         let mut completions = [blank; 16];
         let count = self.fabric.poll(&mut completions);
-        let find = |completion: &Completion| (completion.status, self.links.find(completion).expect("the link's").1);
+        let find = |completion: &Completion| (completion.status, self.links.find(completion).expect("a known link").1);
         completions[..count].iter().map(find).collect()
     }
 }
@@ -67,7 +67,7 @@ fn world() -> (World, End, End) {
 /// Breaks the connection and establishes the next one. A posts one WRITE while the link is cut.
 fn reconnect(world: &World, a: &mut End, b: &mut End, region: &mut Resolved) {
     world.cut(A, B);
-    a.write(region).expect("a place");
+    a.write(region).expect("the WRITE is posted");
     while a.fabric.state(a.links[0].qp()) != QpState::Error {
         world.advance(1_000_000);
     }
@@ -110,7 +110,7 @@ fn events_count_only_if_the_queue_pair_agrees() {
     let mut region = Resolved::new(PURPOSE);
     reconnect(&world, &mut a, &mut b, &mut region);
     world.cut(A, B);
-    a.write(&mut region).expect("a place");
+    a.write(&mut region).expect("the WRITE is posted");
     while a.fabric.state(qp) != QpState::Error {
         world.advance(1_000_000);
     }
@@ -127,7 +127,7 @@ fn closed_link_ends_and_is_not_reset() {
     let (world, mut a, _b) = world();
     let mut region = Resolved::new(PURPOSE);
     world.cut(A, B);
-    a.write(&mut region).expect("a place");
+    a.write(&mut region).expect("the WRITE is posted");
     a.links[0].close();
     assert!(a.links[0].is_closed() && !a.links[0].can_post());
     while a.fabric.state(a.links[0].qp()) != QpState::Error {

@@ -30,7 +30,8 @@ pub struct Limits {
     /// Size of the ring for one client's messages at one member, in bytes. The size is rounded up so that two messages
     /// of the maximum length fit.
     pub body_ring_bytes: u64,
-    /// Size of a ring for timestamps, stream entries or acknowledgements between two members, in bytes.
+    /// Size of a ring between two members, in bytes: of the ring for stream entries, and of the one for timestamps,
+    /// acknowledgements and peer messages.
     pub control_ring_bytes: u64,
     /// Size of the largest application state that one member transfers to another one, in bytes.
     pub snapshot_bytes: u64,
@@ -162,8 +163,8 @@ impl Limits {
         self.stream_ring(topology).bytes() + if self.has_replies() { CONFIRM_BYTES } else { 0 }
     }
 
-    /// Returns the geometry of the ring for timestamps and acknowledgements between two members. Credits are stored in
-    /// front of it.
+    /// Returns the geometry of the ring for timestamps, acknowledgements and peer messages between two members. Credits
+    /// are stored in front of it.
     #[must_use]
     pub fn control_ring(&self, topology: &Topology) -> Geometry {
         Geometry::new(CREDIT_CELLS_BYTES, self.control_ring_bytes / 64, longest_batch(topology))
@@ -341,7 +342,7 @@ pub struct MemoryPlan {
     /// - For each other member: a control ring with credits.
     /// - For each other member of the group: a stream ring.
     /// - For each member of a group of several, this one included: a line for heartbeats.
-    /// - For each client and other member: receive buffers for hellos and peer messages.
+    /// - For each client and other member: buffers for hellos.
     /// - Staging, for the stream and for rings whose records may exceed the inline limit.
     ///
     /// With replies, one more line follows each stream ring. There are then, for each client, a line for its credit, a

@@ -11,7 +11,7 @@ mutants! {
     ClockAfterEntry, "clock-after-entry", "M4";
     /// The leader never raises its clock to the vector's maximum.
     NoClockRaise, "no-clock-raise", "M4";
-    /// A member counts acknowledgements without comparing the vector and lap that they name.
+    /// A member counts acknowledgements without comparing the vector and the slot's lap that they name.
     AckWithoutIdentity, "ack-without-identity", "M2";
     /// A leader assigns a client's messages without waiting for earlier ones to other groups.
     NoFifo, "no-fifo", "M6";
@@ -40,7 +40,7 @@ mutants! {
     TentativeIgnored, "tentative-ignored", "M4";
     /// Torn records are accepted, so stale bytes are read as acknowledgements.
     UnvalidatedRecords, "unvalidated-records", "M2";
-    /// The checksum does not cover the lap.
+    /// A record's checksum does not cover the lap of its ring.
     SealWithoutLap, "seal-without-lap", "M3";
     /// Credits are deltas that are read and then zeroed.
     DeltaCredits, "delta-credits", "M9";

@@ -269,6 +269,6 @@ mod tests {
         assert!(sender.admit(GroupId(0), 2, 2) && sender.has_majority(GroupId(0)));
         sender.number(&[GroupId(0)], &mut to);
         sender.on_freed(GroupId(0), 0, 3);
-        assert_eq!(sender.freed(GroupId(0)), 2, "it counts");
+        assert_eq!(sender.freed(GroupId(0)), 2, "the readmitted member counts");
     }
 }

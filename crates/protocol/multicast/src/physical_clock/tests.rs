@@ -36,7 +36,7 @@ fn seconds(seconds: i64) -> i64 {
 
 /// Returns how far a clock's time is ahead of true time.
 fn ahead(clock: &PhysicalClock, now: u64) -> i64 {
-    clock.time(now).expect("it runs") as i64 - (NOW + now) as i64
+    clock.time(now).expect("the physical time runs") as i64 - (NOW + now) as i64
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn absurd_clocks_are_refused() {
         assert_eq!(clock.tell(2, absurd), Err(ClockError::Absurd(absurd)));
         assert_eq!(clock.wall(2), 0);
     }
-    clock.tell(2, END_OF_TIME - 1).expect("the last one");
+    clock.tell(2, END_OF_TIME - 1).expect("the last valid time");
     clock.pass(3);
     clock.follow(0, true);
     assert_eq!(clock.time(10 * BOUND), None, "time has run out");

@@ -67,7 +67,7 @@ use crate::peer_message::{Joiner, PeerMessage};
 use crate::state::State;
 use crate::{Ballot, Incarnation};
 
-/// The content of 1A: what a candidate asks for.
+/// The content of a candidate's request for promises (1A).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand<'a> {
     pub(super) ballot: Ballot,

@@ -54,8 +54,9 @@ pub trait Effects {
     fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
         self.body(to, client, slot);
     }
-    /// Makes the application adopt a state that counts at least `number` deliveries. The application's state arrived
-    /// with the current peer message or earlier.
+    /// Reports that this member's deliveries continue after number `number`, because it adopted a state. The
+    /// application must adopt a state with at least as many deliveries; that arrived with the current peer message or
+    /// earlier.
     fn restore(&mut self, number: u64);
     /// Reports that the group is founded, or reset to an empty state. All messages that the application has received
     /// belong to an ended history.

@@ -120,7 +120,7 @@ impl<E: Effects> Recovery<'_, E> {
 
 /// The part at all processes without memory.
 impl<E: Effects> Recovery<'_, E> {
-    /// Handles 1A at a process without memory.
+    /// Handles a candidate's request for a promise (1A) at a process without memory.
     pub(super) fn on_demand_without_memory(&mut self, from: ProcessId, demand: &Demand<'_>) {
         if !self.is_last_of(demand.lives) || !self.membership.lives.is_last(from, demand.lives) {
             return;

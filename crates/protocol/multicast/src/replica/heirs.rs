@@ -157,7 +157,7 @@ mod tests {
         heirs.push(Succession { settled: false, ..heir(2, 3, sequence(0, 3)) });
         assert_eq!(heirs.all().iter().map(|heir| heir.first).collect::<Vec<_>>(), [3, 3]);
         assert_eq!([2, 3].map(|slot| heirs.left_by(slot)), [Some(0), None], "no later process begins after slot 3");
-        assert!(heirs.is_void(sequence(0, 4)) && !heirs.is_refused(sequence(0, 4), false), "it is not settled");
+        assert!(heirs.is_void(sequence(0, 4)) && !heirs.is_refused(sequence(0, 4), false), "an unsettled one");
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub(super) fn name_above(elder: u64, own: u64) -> Option<u64> {
 
 /// The last known life of each member of a group, including this process's own.
 ///
-/// Lives are numbers, and later ones are larger. Once a member knows a life, all smaller lives of the same member have
-/// ended: a process names a new life when it has no memory and asks to be admitted.
+/// Lives are numbers, and later ones are larger. Once a process knows a life of a member, all smaller lives of that
+/// member have ended: a process names a new life when it has no memory and asks to be admitted.
 ///
 /// A life is the time of the process's start. If the clock was set back, the process chooses a life above the one that
 /// its group remembers, and keeps the lower half of its first choice ([`name_above`]). So no two processes of a member

@@ -244,7 +244,7 @@ impl Membership {
         replace(&mut self.joiners, joiner);
     }
 
-    /// Records members that ask to be admitted as well, as a bit mask.
+    /// Records other members that ask to be admitted, as a bit mask.
     pub(super) fn note_asking(&mut self, members: u64) {
         self.join.now |= members;
     }

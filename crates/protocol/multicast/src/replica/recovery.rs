@@ -180,7 +180,8 @@ impl<E: Effects> Recovery<'_, E> {
         state
     }
 
-    /// Handles 1A. One step promises the ballot and copies the state that the promise carries.
+    /// Handles a candidate's request for a promise (1A). One step promises the ballot and copies the state that the
+    /// promise carries.
     pub(super) fn on_campaign(&mut self, from: ProcessId, demand: &Demand<'_>) {
         if self.membership.is_joining() {
             return self.on_demand_without_memory(from, demand);
@@ -231,7 +232,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.ballots.hear_in(group, promised, incarnation);
     }
 
-    /// Handles 1B.
+    /// Handles a member's promise (1B).
     pub(super) fn on_promise(&mut self, from: ProcessId, ballot: Ballot, state: &State) {
         let asked = ballot == self.agreement.ballots.promised && self.leadership.campaign().is_some();
         if !asked || !self.is_last_of(&state.lives) {
@@ -413,8 +414,8 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.admitted.iter().any(|joiner| joiner.process == process)
     }
 
-    /// Sends this leader's state to a member, with the application's state if `snapshot`. The stream continues from
-    /// there.
+    /// Sends this leader's state to a member, with the application's state if `snapshot`. The stream continues after
+    /// that state.
     pub(super) fn install_at(&mut self, to: ProcessId, snapshot: bool) {
         let (ballot, counter, mut state) = (self.agreement.ballots.installed, self.agreement.counter, self.state());
         if !self.admits(to) {

@@ -84,7 +84,7 @@ impl<E: Effects> Recovery<'_, E> {
         Ok(ballot)
     }
 
-    /// Handles a reset's 1A at a process without memory.
+    /// Handles the request for a promise to reset the group (1A) at a process without memory.
     pub(super) fn on_reset(&mut self, from: ProcessId, demand: &Demand<'_>) {
         if self.is_pledged_to(demand) {
             return self.promise_to(from, demand);

@@ -1,8 +1,8 @@
 //! Detection of a follower whose stream lacks entries that its leader has appended.
 //!
 //! A follower sends its leader requests for the information that it misses: `Ask` for a decision, `WantBodies` for a
-//! body. The answer helps only if the entry that it is about is processed. If entries are lost, no answer to these
-//! requests ever helps.
+//! body. An answer helps only if the entry that the answer is about is processed. If entries are lost, no answer to
+//! these requests ever helps.
 
 /// The evidence that a follower's stream lacks entries that the leader has appended, and the age of that evidence.
 ///

@@ -31,7 +31,7 @@ pub(super) struct Window {
     done: u64,
     /// Sequence of the last message before `delivered` that is not a no-op.
     good: u64,
-    /// The slot after the last one that is held or named.
+    /// The slot after the last one that is held, or that an item has named.
     top: u64,
     /// The next slot to assign; at a follower, the slot after the last assigned one.
     pub(super) assigned: u64,
