@@ -50,8 +50,8 @@ pub enum ItemKind {
     /// A no-op, for a follower. Words: counter, and 1 if a majority of the group is known to have processed such an
     /// entry.
     ///
-    /// Once such an entry has been processed by a majority, neither the message in the slot nor any later message of
-    /// the same client process is delivered.
+    /// Once a majority of the group has processed such an entry, neither the message in the slot nor any later message
+    /// of the same client process is delivered.
     NoOp = 9,
     /// A succession, for a follower. Words: counter, life of the new process, the sequence after which messages of
     /// earlier processes are void, and a last word.

@@ -146,7 +146,8 @@ impl Sender {
         }
     }
 
-    /// Returns the first slot of a group that is not free. The value never decreases.
+    /// Returns the first slot of a group that is not free. Only [`resume_slots`](Sender::resume_slots) decreases the
+    /// value, to 0.
     ///
     /// A slot is free once every member that counts for flow control has freed it, while those members are a majority.
     #[inline]

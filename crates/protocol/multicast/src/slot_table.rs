@@ -38,7 +38,7 @@ impl<T: Default> SlotTable<T> {
         self.mask + 1
     }
 
-    /// Returns whether two slots with this distance have different entries.
+    /// Returns whether slots that are at most this far apart have different entries.
     #[inline]
     pub(crate) fn reaches(&self, distance: u64) -> bool {
         distance <= self.mask

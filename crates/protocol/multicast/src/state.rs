@@ -159,7 +159,7 @@ impl State {
     }
 
     /// Checks that this is a valid state of a group of this cluster: the numbers of groups, members and clients match,
-    /// the destinations exist, and no list exceeds a window.
+    /// the destinations exist, and no client has more messages than its window holds.
     ///
     /// # Errors
     /// Returns the reason if the state is invalid.

@@ -6,7 +6,8 @@ use crate::peer_message::Opening;
 /// The leader's progress for one client id. It ends with the leader's ballot.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Closing {
-    /// The process that asks to begin and the generation that it would get; `None` if no process asks.
+    /// The request to close the earlier processes, and the generation that the next process would get; `None` if there
+    /// is no request. A request that comes from another group, and not from a process, has the life 0.
     pub(super) asked: Option<(u64, Opening)>,
     /// The answers of members that have closed the earlier processes.
     pub(super) answers: Vec<Answer>,

@@ -55,8 +55,8 @@ pub(super) struct NoOps<'a, E> {
 
 /// The part at a leader.
 impl<E: Effects> NoOps<'_, E> {
-    /// Asks the group for the message in the first unassigned slot, if that slot blocks later ones, and fills the slot
-    /// when a majority lacks the message. Returns whether the slot was filled.
+    /// Asks the group for the message in the first unassigned slot, if that slot blocks later ones and the process that
+    /// left it has ended here. Fills the slot when a majority lacks the message. Returns whether the slot was filled.
     pub(super) fn look_for_gap(&mut self, client: ClientId) -> bool {
         let Agreement { id, ballots, messages, .. } = &mut *self.agreement;
         let window = messages.window_mut(client);
