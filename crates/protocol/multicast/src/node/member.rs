@@ -51,7 +51,8 @@ use crate::{
     Ballot, ClientId, GroupId, Limits, MemoryUse, Mutant, ProcessRole, Replica, ReplicaConfig, Topology, Variant,
 };
 
-/// Maximum number of records read from one ring in one step, so that no ring starves the others.
+/// Maximum number of records that a step reads from one ring, so that no ring starves the others. There is no limit
+/// when a client's ring restarts or a fence is completed.
 const RECORDS_PER_STEP: usize = 64;
 
 /// The words that this member last read from another member's heartbeat region.
@@ -69,14 +70,14 @@ impl HeartbeatCell {
     pub const WORDS: usize = 8;
 }
 
-/// Bytes of the queues that are used only after a failure.
+/// Bytes of the queues that are rarely used.
 #[derive(Clone, Copy, Default, Debug)]
 struct Rare {
     /// Bytes of messages in the side stores.
     aside: u64,
     /// Bytes of peer messages that are queued or partly received.
     letters: u64,
-    /// Bytes of state transfers.
+    /// Bytes of state transfers, including the backlog.
     transfers: u64,
 }
 
@@ -102,13 +103,15 @@ pub struct Member<F: Fabric> {
     recovery: Recovery,
     confirmations: Confirmations,
     histories: Histories,
-    /// The ballot that the last credits to clients named as the one in which held messages count.
+    /// The last ballot for which [`tell_ballot`](Member::tell_ballot) requested credits: they inform the clients that
+    /// held messages now count in it.
     told_ballot: Option<Ballot>,
     heartbeats: Heartbeats,
     outputs: Outputs,
-    /// Peers whose outboxes were not sent completely.
+    /// Peers whose outboxes could not be sent completely, while [`send_outboxes`](Member::send_outboxes) runs;
+    /// otherwise empty.
     unsent: Vec<ProcessId>,
-    /// Peers whose control rings have a record to read in this round.
+    /// Peers whose control rings seem to have a record to read in this round.
     due: Vec<ProcessId>,
     inbox: Vec<u64>,
     scratch: Vec<u64>,
@@ -126,15 +129,16 @@ pub struct Member<F: Fabric> {
     sets: JoinedSets,
     /// `true` if the caller asked that clients do not wait for this member.
     aside: bool,
-    /// The last value that was reported to clients. It is also `true` while this member receives another member's
-    /// state.
+    /// `true` if credits ask all clients not to wait for this member: at the caller's request, or because it is
+    /// receiving another member's state.
     told_aside: bool,
     time: MemberTime,
 }
 
 impl<F: Fabric> Member<F> {
-    /// Registers the regions and starts to connect. All processes of a cluster use one `salt`. `life` must be larger
-    /// than the life of every earlier process with this process id, for example the time at which the process starts.
+    /// Creates a member at the start of the cluster, as [`Replica::new`] does. Registers the regions and starts to
+    /// connect. All processes of a cluster use one `salt`. `life` must be larger than the life of every earlier process
+    /// with this process id, for example the time at which the process starts.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -232,8 +236,8 @@ impl<F: Fabric> Member<F> {
         Ok(member)
     }
 
-    /// Sets the time between two ticks; 2 ms by default. At each tick the member repeats requests and messages that
-    /// have had no effect.
+    /// Sets the time between two ticks; 2 ms by default. At ticks the member repeats requests and messages that have
+    /// had no effect for [`retry_ticks`](ReplicaConfig::retry_ticks) ticks.
     pub fn set_tick(&mut self, tick: Duration) {
         self.recovery.set_tick(tick);
     }
@@ -246,7 +250,8 @@ impl<F: Fabric> Member<F> {
         self.had_work
     }
 
-    /// Returns the time of the next tick, on the clock of [`step`](Member::step). No timer expires before it.
+    /// Returns the time of the next tick, on the clock of [`step`](Member::step). No timer of this member requires an
+    /// earlier step.
     #[must_use]
     pub fn next_tick(&self) -> Duration {
         self.recovery.next_tick()
@@ -258,8 +263,9 @@ impl<F: Fabric> Member<F> {
         self.recovery.set_rest_tick(tick);
     }
 
-    /// Puts the member to rest, or ends its rest. Returns the new time between ticks, counted from the last tick. A
-    /// member should rest when it had no [work](Member::had_work) for a while: its ticks are then less frequent.
+    /// Puts the member to rest, or ends its rest. Returns the new time between ticks. The next tick is due that long
+    /// after the last one. A member should rest when it had no [work](Member::had_work) for a while: its ticks are then
+    /// less frequent.
     pub fn rest(&mut self, rests: bool) -> Duration {
         self.recovery.rest(rests)
     }
@@ -267,12 +273,14 @@ impl<F: Fabric> Member<F> {
     /// Sets how long a client may be disconnected before it is given up, provided that it left a gap on which other
     /// messages have waited for the same time; [`CLIENT_TIMEOUT`] by default. The timeout should exceed four times the
     /// [retry ticks](ReplicaConfig::retry_ticks), within which members forward the messages that they hold. A client
-    /// that was only partitioned is [superseded](crate::Client::is_superseded) when it reconnects.
+    /// that was given up although it was only partitioned is [superseded](crate::Client::is_superseded) when it
+    /// reconnects.
     pub fn set_client_timeout(&mut self, timeout: Duration) {
         self.recovery.absence.set_timeout(timeout);
     }
 
-    /// Starts to record every remote operation by message, for checking genuineness (M7). Allocates per message.
+    /// Starts to record the writes of steps 1 to 4, each with its message and receiver. Checks of genuineness (property
+    /// M7 in `docs/guarantees.md`) read them. Recording allocates memory for each message.
     pub fn record_operations(&mut self) {
         self.outputs.operations.get_or_insert_default();
     }
@@ -282,14 +290,14 @@ impl<F: Fabric> Member<F> {
         self.outputs.operations.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns the memory in use and the announced maximum (M8).
+    /// Returns the memory in use and the announced maximum (property M8 in `docs/guarantees.md`).
     #[must_use]
     pub fn memory_use(&self) -> MemoryUse {
         self.memory
     }
 
-    /// Returns the reason why the application could not restore another member's state, if that happened. A member with
-    /// a failure does nothing more.
+    /// Returns the reason why the application could not restore another member's state, if that happened. From then on
+    /// each [`step`](Member::step) does nothing.
     #[must_use]
     pub fn failure(&self) -> Option<&RestoreError> {
         self.outputs.failure.as_ref()
@@ -314,7 +322,7 @@ impl<F: Fabric> Member<F> {
         self.replica.is_held_back() || self.transfers.is_held_back()
     }
 
-    /// Returns the counts of remote writes so far.
+    /// Returns this member's counters.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.outputs.counts
@@ -331,7 +339,7 @@ impl<F: Fabric> Member<F> {
         &mut self.fabric
     }
 
-    /// Returns whether all other members are connected.
+    /// Returns whether all other members of the cluster are connected.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.peers.iter().zip(&self.outputs.connected).all(|(peer, connected)| *connected || peer.is_none())
@@ -344,7 +352,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Publishes these words as a heartbeat that the other members of the group can read. After the first call, this
-    /// member reads the other members' words at every tick. The words of a process that has published nothing are 0.
+    /// member reads the other members' words at its ticks. The words of a process that has published nothing are 0.
     pub fn publish(&mut self, words: &[u64; HeartbeatCell::WORDS]) {
         self.heartbeats.publish(&self.fabric, words);
     }
@@ -361,7 +369,8 @@ impl<F: Fabric> Member<F> {
     /// was anything to do.
     ///
     /// `now` is the time since an arbitrary fixed moment and never decreases. `app` receives the messages in the global
-    /// order. A process that was [superseded](Replica::is_superseded) does nothing.
+    /// order. A process that was [superseded](Replica::is_superseded), or has a [failure](Member::failure), does
+    /// nothing.
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let skips = self.gate.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);

@@ -3,14 +3,15 @@
 //! [`Member`] drives a [`Replica`](crate::Replica) and [`Client`] drives a [`Sender`](crate::Sender). Both are built on
 //! the links of `stentor_link`.
 //!
-//! - Every ordered pair of members has a control ring for timestamps, acknowledgements and peer messages. The region's
-//!   first bytes are the credit cells of the opposite direction.
+//! - Every ordered pair of members has a control ring for timestamps, acknowledgements and peer messages. The first
+//!   bytes of its region are the cells for the credits of the rings in the opposite direction.
 //! - Every member has a stream ring for each other member of its group, and a body ring for each client.
 //! - If the [limits](Limits::reply_bytes) provide for replies, each client has a reply ring per member, and each member
 //!   has a query ring per client.
 //!
-//! A region has one writer and one purpose. A record that several peers receive with the same bytes (a body, a stream
-//! entry) is sealed once and written to each of them.
+//! A region has one writer and one purpose. A ring may lie at several peers: a client's body ring at the members of one
+//! group, a leader's stream at its followers. A record of such a ring is sealed once, and each peer gets the same
+//! bytes.
 
 mod app;
 mod client;
@@ -63,15 +64,17 @@ use crate::{Limits, Topology};
 
 /// Bytes of one entry in the table that locates a client's messages at a member.
 pub(crate) const STORED_BYTES: u64 = store::Store::PLACE_BYTES;
-/// Bytes that a client keeps for a message at one group, for each of the two events that it can wait for.
+/// Bytes that a client keeps for a message at one group, for each of the two events that it can wait for: the delivery,
+/// and that a majority holds the message.
 pub(crate) const IN_FLIGHT_BYTES: u64 = in_flight::InFlight::MESSAGE_BYTES;
 
-/// Largest number of transfer pieces in memory: a window, and the piece that is being built.
+/// Bound on the number of transfer pieces in a member's memory: a window and one more.
 pub(crate) const PIECES: u64 = transfer::WINDOW as u64 + 1;
-/// Bytes of a transfer piece. Only a piece that contains a single long delivery is larger.
+/// Largest size of a transfer piece, in bytes. Only a piece that contains a single long delivery is larger.
 pub(crate) const PIECE_BYTES: u64 = transfer::PIECE_BYTES as u64;
 
-/// Depth of every send queue.
+/// Depth of a send queue, in requests. A fabric's limit may be smaller, and a member's end of a client's fan-out set
+/// sends nothing.
 pub(crate) const SEND_DEPTH: u32 = 256;
 
 /// The reason why a node could not start.
@@ -89,24 +92,25 @@ pub enum NodeError {
     /// The configured limits are inconsistent.
     #[error(transparent)]
     Limits(#[from] crate::LimitsError),
-    /// The fabric's largest transfer is smaller than these limits require.
+    /// A write that this node needs is longer than the fabric supports. The lengths follow from the limits, except that
+    /// of a credit.
     #[error(
         "{what} of {needs} bytes, the fabric supports {has}: lower `message_bytes` (for replies `reply_bytes`), or use another fabric"
     )]
     Fabric {
-        /// Kind of transfer that is too long.
+        /// Kind of write that is too long.
         what: &'static str,
-        /// Bytes that the limits require.
+        /// Bytes that the node needs.
         needs: u64,
         /// Bytes that the fabric supports.
         has: u64,
     },
-    /// The configuration gives this process another role.
+    /// The process has another role in the configuration, or none, or the fabric belongs to another process.
     #[error("{0} is not a {1}")]
     Role(stentor_fabric::ProcessId, &'static str),
 }
 
-/// Checks that the fabric can carry the transfers that `limits` require.
+/// Checks that the fabric supports the writes of a node with these limits.
 fn check_fabric(fabric: &Capabilities, limits: &Limits, topology: &Topology) -> Result<(), NodeError> {
     let record = |payload: usize| record_words(payload) as u64 * 8;
     let longest = limits.body_ring(topology).max_payload().max(limits.control_ring(topology).max_payload());

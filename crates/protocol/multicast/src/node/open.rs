@@ -21,25 +21,25 @@ use crate::{ClientId, GroupId, Limits, Mutant, Topology};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) ring: Inbound,
-    /// The hello of the process that uses the client id now. The ring restarts with this hello after all older records
+    /// The last hello of a client process for which the ring has not restarted yet. It restarts after all older records
     /// are read.
     pub(super) greeted: Option<Hello>,
     /// `true` if the ring was empty at the last look.
     pub(super) drained: bool,
-    /// `true` if a process has connected and has not yet received a credit with the report that it may begin or
-    /// continue.
+    /// `true` if a process has sent a hello, and no credit since has reported that it may begin or continue.
     pub(super) settling: bool,
-    /// Generation of the process with this client id, from its hello or as its home group assigned it.
+    /// Generation of the process with this client id, from its hello or from this group's succession; `None` if
+    /// unknown.
     pub(super) generation: Option<u64>,
     /// The smallest generation that the process may have.
     pub(super) above: u64,
     /// `true` if the process has begun to multicast, according to its hello.
     pub(super) begun: bool,
-    /// The status of the client id that credits report, without the first slot.
+    /// The status of the client id that credits report, without the first slot and the history.
     pub(super) place: Standing,
-    /// First slot of the process.
+    /// First slot of the process; 0 if unknown.
     pub(super) first: u64,
-    /// Ticks since the process's hello, or since another member connected that may need to learn of the process.
+    /// Ticks for which the process has waited for its first slot, since its hello or since another member connected.
     pub(super) ticks: u32,
     /// Slots below this are held or freed.
     pub(super) held_slots: u64,

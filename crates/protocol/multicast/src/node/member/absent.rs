@@ -7,19 +7,20 @@
 //!
 //! - A client that is not away and still leaves a gap open for the timeout is stalled, or has lost the bytes that it
 //!   had to write. The member then ends the connection. A running client reconnects and writes the missing messages. If
-//!   the connected process came later and waits until it may begin, it has not left the gap; the process that left the
-//!   gap is away.
+//!   the connected process came later, it has not left the gap; the process that left the gap is away.
 //! - A client is *given up* if the process that left the gap is away for the timeout, and for the same time the leader
-//!   has seen one gap before a message that is held. The leader gives the client up, and so does each member that the
-//!   leader asks for the message in the gap. Afterwards they accept no messages of its generation.
+//!   has seen one gap before a message that is held. The leader gives the client up. So does each member that the
+//!   leader asks for the message in the gap, if the client is away from that member for the timeout, too. Afterwards
+//!   they accept no messages of its generation.
 //!
 //! # Invariants
-//! - A client that was given up, or whose generation is closed (`no_op.rs`), is refused: a member answers its hello
-//!   with the notice that it is superseded. The client gets no credit, because it would count a no-op as a delivery.
-//! - A client is given up only if it is away while another process waits for it. A client that is silent, or away for
-//!   hours with nothing half-written, is not given up. A client whose gap other members fill is not given up, either: a
-//!   client that is cut off only from the leader proceeds with the other members, and the messages that they forward
-//!   arrive in any order.
+//! - A client that was given up, or whose generation is closed (`no_op.rs`), is refused: if it has begun to multicast,
+//!   a member answers its hello with the notice that it is superseded. The client gets no credit, because it would
+//!   count a no-op as a delivery.
+//! - A client is given up only if it is away while a held message waits for its gap. A client that is silent, or away
+//!   for hours with nothing half-written, is not given up. A client whose gap other members fill is not given up,
+//!   either: a client that is cut off only from the leader proceeds with the other members, and the messages that they
+//!   forward arrive in any order.
 //! - Each member measures by itself how long a client is away, starting with the member's first check. So a member that
 //!   restarts without memory waits for the full timeout again.
 
@@ -95,7 +96,7 @@ impl Absence {
         self.is_long(Some(first))
     }
 
-    /// Restarts the timeout after the process that left the gap was disconnected.
+    /// Restarts the time for which the leader has asked about a client's gap.
     fn forget_asked(&mut self, client: ClientId) {
         if let Some(asked) = self.asked.get_mut(usize::from(client.0)) {
             *asked = None;
@@ -116,7 +117,8 @@ impl Absence {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Checks which clients are away. A leader gives up those that left a gap on which other messages wait.
+    /// Checks which clients are away. A leader gives up those that left a gap on which other messages have waited for
+    /// the timeout, and disconnects those that are not away.
     pub(super) fn note_absent(&mut self, now: Duration) {
         self.recovery.absence.look(now, self.bodies.len());
         for client in (0..self.bodies.len() as u16).map(ClientId) {
@@ -166,7 +168,8 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Ends the wait for a gap that has existed for the timeout, while a process with the client id is connected. If
-    /// that process left the gap, its connection ends. If it came later, the process that left the gap is away.
+    /// that process left the gap, its connection ends. If it came later, the process that left the gap is away, and is
+    /// given up.
     fn end_wait(&mut self, client: ClientId, generation: u64) {
         let body = &self.bodies[usize::from(client.0)];
         // A process to which no generation was reported has multicast nothing.

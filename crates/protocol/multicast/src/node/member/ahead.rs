@@ -10,12 +10,14 @@
 //! state machine only if the deliveries ahead are part of its history, too, which means that they lie in the common
 //! prefix of both histories. Otherwise there are two cases:
 //! - A member that has delivered nothing resets its application to the empty state, and gets the state again.
-//! - A member that has delivered messages cannot undo the deliveries outside the common prefix. It ends, like a member
-//!   whose own deliveries are not part of the history (`replica/reset.rs`).
+//! - A member that has delivered messages cannot undo the deliveries outside the common prefix. It ends when a leader
+//!   asks it to install such a state, like a member whose own deliveries are not part of the history
+//!   (`replica/reset.rs`). It does not end if the two incarnations have the same number and other tags, because then
+//!   neither is later.
 //!
-//! A member whose application is ahead does not start a reset, because the reset would lose the deliveries ahead. While
-//! a member resets, its application accepts no state. It never accepts a state of a history before its own, because a
-//! transfer that began earlier may still arrive.
+//! A member whose application is ahead does not start a reset with its own state, because the reset would lose the
+//! deliveries ahead. While a member resets, its application accepts no state. An application never accepts a state of
+//! an incarnation below the one in which its own history began, because pieces of an earlier transfer may still arrive.
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -31,8 +33,8 @@ impl<F: Fabric> Member<F> {
         self.outputs.applied > self.replica.delivered()
     }
 
-    /// Returns the incarnation to whose history the application's deliveries belong, or [`Incarnation::NONE`] if the
-    /// application has made no delivery.
+    /// Returns the incarnation to whose history the application's deliveries belong. If the application is not ahead,
+    /// that is the incarnation of the state machine.
     pub(super) fn applied_in(&self) -> Incarnation {
         if self.is_ahead() { self.transfers.applied_in } else { self.replica.incarnation() }
     }

@@ -103,7 +103,7 @@ impl<F: Fabric> Member<F> {
     /// Begins a read that must reflect the group's state after the time `not_before`; see
     /// [`Replica::begin_read`](crate::Replica::begin_read). The read may be answered when it is
     /// [ready](Member::read_progress) and a round of writes that [began](Member::confirm) after this call is
-    /// [confirmed](Member::confirmed).
+    /// [confirmed](Member::confirmed). Returns `None` if this member does not lead.
     #[must_use]
     pub fn begin_read(&self, not_before: u64) -> Option<ReadBarrier> {
         self.replica.begin_read(not_before)

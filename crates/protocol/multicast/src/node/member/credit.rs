@@ -33,7 +33,7 @@ impl<F: Fabric> Member<F> {
             if budget == 0 {
                 return;
             }
-            // A client that gets no credit in this round is the first one in the next round.
+            // The order rotates: otherwise nothing of the budget might be left for the last client in any round.
             share = budget.div_ceil(self.outputs.touched.len() as u64);
             self.outputs.touched.rotate_left(1);
         }
@@ -71,7 +71,8 @@ impl<F: Fabric> Member<F> {
         self.gate.disturb();
     }
 
-    /// Returns whether this member [stands aside](Member::set_aside).
+    /// Returns whether clients are asked not to wait for this member: it [stands aside](Member::set_aside), or receives
+    /// another member's state.
     #[must_use]
     pub fn is_aside(&self) -> bool {
         self.told_aside
@@ -116,9 +117,9 @@ impl<F: Fabric> Member<F> {
         freed
     }
 
-    /// Sends a client its credit if enough is free, if there is nothing else to do, or if the client waits for it. A
-    /// new client process waits until it may start. At most `share` slots are credited, and at most what is left of the
-    /// throttle's budget. Returns whether the credit must be tried again.
+    /// Sends a client its credit if a quarter of the window or of the ring is free, if there is nothing else to do, or
+    /// if the client waits for it. At most `share` slots are credited, and at most what is left of the throttle's
+    /// budget. Returns whether the credit must be tried again.
     fn send_client_credit(&mut self, client: ClientId, idle: bool, share: u64) -> bool {
         if self.is_outlived(client) {
             // The freed slots may be no-ops, and are then not deliveries of this process.
@@ -151,7 +152,7 @@ impl<F: Fabric> Member<F> {
             return small || freed < delivered;
         }
         if !links[body.ring.credit.link].is_met() {
-            // The next process gets its credit when it connects.
+            // The client gets its credit when it reconnects.
             return false;
         }
         // The first credit of a process that takes over a ring must cover all records in the ring, so the ring is

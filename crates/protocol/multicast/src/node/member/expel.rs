@@ -1,8 +1,9 @@
 //! Expels members that are stalled, so that the others can proceed: see [`pace`](crate::node::pace).
 //!
 //! A member writes to each other member through a separate control ring, and a leader writes to all followers through
-//! one stream. A full control ring blocks only the items for that member, which stay in its outbox. A full stream
-//! blocks all followers. Both are checked, and expelling a member ends both of its connections.
+//! one stream. A full control ring blocks only the items for the member that reads it, which stay in the outbox for
+//! that member. A full stream blocks all followers. Both rings are checked, and expelling a member ends all connections
+//! with it.
 
 use std::time::Duration;
 
@@ -15,14 +16,15 @@ use crate::node::expelling::{Candidate, expelled};
 use crate::node::pace::Patience;
 
 impl<F: Fabric> Member<F> {
-    /// Sets how long another member may free nothing, while a majority of its group frees, before this member expels
-    /// it; [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. While a ring to it is full, a tenth of that time is enough.
+    /// Sets how long another member may owe something and free nothing, while a majority of its group is not stalled,
+    /// before this member expels it; [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. While a ring to it is full, a
+    /// tenth of that time is enough.
     pub fn set_expel_after(&mut self, lag: Duration) {
         self.recovery.expelling.patience = Patience::new(lag);
     }
 
-    /// Returns the members that this one expelled and that have not reconnected. They delay no other process, and their
-    /// group sends them the items that they missed.
+    /// Returns the members that this one expelled and that have not reconnected. This member no longer waits for them.
+    /// When they reconnect, they get the items that they missed.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.recovery.expelling.members()
     }
@@ -43,7 +45,8 @@ impl<F: Fabric> Member<F> {
             let (quiet, lap) = (peer.outbound.quiet_cells(), peer.outbound.lap_cells());
             peer.outbound.look(fabric, step, quiet, 0);
             if !connected && (waiting.len() / LINE_WORDS) as u64 > lap {
-                // That member never connected. It receives the items that it missed when it connects.
+                // A member that never connected is no longer waited for. It receives the items that it missed when it
+                // connects.
                 peer.outbound.targets[0].give_up();
             }
         }
@@ -73,7 +76,7 @@ impl<F: Fabric> Member<F> {
         self.peers[process.index()].is_none() || self.outputs.is_connected(process)
     }
 
-    /// Returns whether another member is stalled. `full_stream`: the stream ring has no room.
+    /// Returns whether another member is stalled. `full_stream`: the stream ring is full (`Outbound::is_full`).
     fn stands(&self, process: ProcessId, full_stream: bool) -> bool {
         let Some(peer) = &self.peers[process.index()] else { return false };
         let patience = &self.recovery.expelling.patience;

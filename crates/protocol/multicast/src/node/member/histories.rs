@@ -1,12 +1,13 @@
 //! The incarnations of groups in hellos, and connections that are refused because of them.
 //!
 //! Each end names in its hello the incarnation in which it has a state of its own group, and the incarnation of the
-//! other end's group that it remembers. If one of them contradicts what the other end knows, that end *refuses* the
-//! connection: it reads and writes nothing over it, reports the reason on request, and checks the hello again when its
-//! knowledge has changed. Both ends apply the same rule. The end that refuses sends another hello if its knowledge has
-//! changed since its last one. The end that accepts the connection also sends another hello, if its last one
-//! contradicts the other end's hello and is outdated: otherwise the other end would refuse the outdated hello, and
-//! would receive no other one. Clients behave likewise: they remember incarnations, and have no group of their own.
+//! other end's group that it remembers. If one of them contradicts what the receiver of the hello knows, the receiver
+//! *refuses* the connection: it reads and writes nothing over it, reports the reason on request, and checks the hello
+//! again when its knowledge has changed. Both members apply the same rule. The end that refuses sends another hello if
+//! its knowledge has changed since its last one. The end that accepts the connection also sends another hello, if its
+//! last one contradicts the other end's hello and is outdated: otherwise the other end would refuse the outdated hello,
+//! and would receive no other one. A client has no group of its own. It checks the incarnation of a member's group
+//! likewise (`Client::accepts`), and a refused member must send another hello.
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -28,7 +29,7 @@ pub(super) struct Histories {
     /// Indexed by link: the incarnations in the last hello sent, this group's first.
     said: Vec<[Incarnation; 2]>,
     refused: Vec<RefusedLink>,
-    /// This group's incarnation and all known ones, as of the last check.
+    /// This group's incarnation, and the known incarnation of each group, as of the last check.
     known: Vec<Incarnation>,
 }
 

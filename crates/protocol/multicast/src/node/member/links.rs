@@ -1,7 +1,7 @@
 //! Handles connections that are established and lost.
 //!
-//! A broken link is a suspicion, not a crash. Its peer does not count for flow control until it reconnects; quorums
-//! stay unchanged. Writes in flight are lost, and the state machine repairs that.
+//! A broken link does not prove that the peer crashed. The peer does not count for flow control until it reconnects;
+//! quorums stay unchanged. Writes in flight may be lost, and the state machine repairs that.
 
 use stentor_fabric::{Event, Fabric, Opcode, ProcessId};
 
@@ -14,8 +14,9 @@ use crate::node::peer_links::PeerEvent;
 use crate::{ClientId, ProcessRole};
 
 impl<F: Fabric> Member<F> {
-    /// Handles connections that were established or lost. Returns whether there were any. This makes system calls on
-    /// some fabrics, so call it while connecting, when idle, and every few milliseconds.
+    /// Handles the fabric's events: connections that were established or lost, and revocations that took effect.
+    /// Returns whether there were any. This makes system calls on some fabrics, so call it while connecting, when idle,
+    /// and every few milliseconds.
     pub fn housekeep(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
@@ -107,7 +108,8 @@ impl<F: Fabric> Member<F> {
         self.part_from(link);
     }
 
-    /// Stops all sending over a link, until both ends have exchanged hellos again.
+    /// Stops the stream to a member, until the member is connected again. If `link` is the main one, also stops the
+    /// control ring, drops queued peer messages and pauses the transfer to the member. Does nothing for a client.
     pub(super) fn part_from(&mut self, link: usize) {
         let process = self.links[link].peer();
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
@@ -166,8 +168,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Informs the state machine of members whose links came up, so that it sends them the messages and items that they
-    /// lack. Returns whether there were any such members.
+    /// Informs the state machine of members with which all links are up (again), so that it sends them the messages and
+    /// items that they lack. Returns whether there were any such members.
     pub(super) fn meet_peers<A: Application>(&mut self, app: &mut A) -> bool {
         let any = !self.recovery.fresh.is_empty();
         while let Some(process) = self.recovery.fresh.pop() {

@@ -2,7 +2,7 @@
 //!
 //! A process sends a hello to the members of the groups to which it wants to multicast. Each member forwards the
 //! request to its leader, and repeats it until the group has agreed on the process's first slot
-//! (`replica/succession.rs`). One connected member is therefore enough.
+//! (`replica/succession.rs`). So the request reaches the leader if the process is connected to one member.
 
 use stentor_fabric::Fabric;
 

@@ -17,7 +17,8 @@ use crate::node::transfer::Backlog;
 const PIECES_PER_STEP: usize = 4;
 
 impl<F: Fabric> Member<F> {
-    /// Writes as much of the outboxes and the stream as there is room for. Returns whether anything is left.
+    /// Writes as much of the stream, the outboxes and the peer messages as there is room for. Returns whether anything
+    /// is left.
     pub(super) fn send_outboxes(&mut self) -> bool {
         let idle = self.outputs.dirty.is_empty() && self.outputs.stream.is_empty() && !self.streams.outbound.is_late();
         if idle && self.rare.letters == 0 {

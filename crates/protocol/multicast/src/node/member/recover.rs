@@ -1,9 +1,9 @@
 //! Connects the state machine's recovery to the fabric: peer messages, fences, ticks, campaigns.
 //!
 //! # Invariants
-//! - A peer message that fences is passed to the state machine only when no process but its ballot's leader can write a
-//!   stream here, and all records that were written before are processed. All other work proceeds meanwhile, because
-//!   nothing is promised yet.
+//! - A peer message that fences a ballot above the promised one is passed to the state machine only when no process but
+//!   that ballot's leader can write a stream here. By then the records that were written before are processed, up to
+//!   the first entry that must wait. All other work proceeds meanwhile, because nothing is promised yet.
 //! - A state that is to be installed and the position at which the stream resumes travel in one peer message.
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use crate::{Ballot, ClientId, Header, Incarnation, PeerMessage, Rejected, Replic
 const LETTER: u64 = 1;
 /// First word of an envelope with a client's message.
 const BODY: u64 = 2;
-/// First word of an envelope with words of the caller.
+/// First word of an envelope with words and bytes of the caller.
 const FOREIGN: u64 = 3;
 /// First word of an envelope whose arguments are the sender's wall clock and the time of the group that it leads. It
 /// has no content.
@@ -51,11 +51,11 @@ pub(super) struct Recovery {
     pub(super) fresh: Vec<ProcessId>,
     /// Peer messages that arrived and are not processed.
     pub(super) received: VecDeque<Received>,
-    /// Arrived messages of the caller, which the caller has not taken.
+    /// Messages from the callers of other members that this member's caller has not taken.
     pub(super) foreign: VecDeque<Received>,
-    /// Clients that are disconnected.
+    /// The times since which clients are disconnected or have left gaps.
     pub(super) absence: Absence,
-    /// Members that are stalled.
+    /// The members that this one expelled, and when it expels members.
     pub(super) expelling: Expelling,
     /// Time between ticks of the state machine.
     tick: Duration,
@@ -151,7 +151,8 @@ impl Recovery {
 
 impl<F: Fabric> Member<F> {
     /// Makes this member campaign for the leadership of its group, in a new ballot. The member becomes leader in one of
-    /// the following steps, if a majority of the group promises.
+    /// the following steps, if a majority of the group promises and installs its state. The call has no effect while
+    /// another operation waits for its fence.
     ///
     /// # Errors
     /// Returns [`Rejected::Joining`] if this process has no state of its group yet, and [`Rejected::Superseded`] if
@@ -182,8 +183,8 @@ impl<F: Fabric> Member<F> {
     /// see [`Replica::reset`].
     ///
     /// # Errors
-    /// Returns the errors of [`Replica::reset`], and [`Rejected::Ahead`] while the application receives another
-    /// member's state.
+    /// Returns the errors of [`Replica::reset`], and [`Rejected::Ahead`] if `empty` is false and the application is
+    /// ahead of the state machine, because it receives another member's state.
     pub fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
         self.replica.check_reset(ends, empty)?;
         if self.is_ahead() && !empty {
@@ -194,13 +195,13 @@ impl<F: Fabric> Member<F> {
         Ok(())
     }
 
-    /// Asks another member of the group to take over the leadership.
+    /// Asks another member of the group to campaign for the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
         self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(PeerMessage::Lead) });
         self.gate.disturb();
     }
 
-    /// Processes peer messages, fences and ticks. Returns whether there was anything to do.
+    /// Processes new connections, peer messages, fences and ticks. Returns whether there was anything but ticks.
     #[inline]
     pub(super) fn recover<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let Recovery { fresh, received, fencing, .. } = &self.recovery;
@@ -342,7 +343,8 @@ impl<F: Fabric> Member<F> {
     fn hand_letter<A: Application>(&mut self, letter: &PeerMessage, received: &Received, app: &mut A) -> Option<()> {
         let (from, ballot) = (received.from, self.replica.ballot());
         if !self.fits_application(from, letter, app) || !self.meets_application(letter) {
-            // The missing deliveries were lost with a connection. The donor sends them again, together with the state.
+            // The application lacks deliveries that were lost with a connection, is still restoring a state, or has
+            // deliveries of another history. The donor sends the missing deliveries and the state again.
             return Some(());
         }
         let done = self.with_replica(app, |replica, out| replica.on_peer_message(from, letter, out));
@@ -496,7 +498,7 @@ impl<F: Fabric> Member<F> {
         let Some((body, store)) = self.bodies.get(at).zip(self.stores.get(at)) else { return };
         let reader = &body.ring.reader;
         let Some(record) = store.record(slot, reader.touched(), reader.geometry().lap_cells()) else {
-            // The message was delivered here and its body dropped. A member that needs it needs the application's
+            // The body is no longer here. A member that lacks a message that was delivered here needs the application's
             // state.
             if let Some(sequence) = self.replica.sequence_of(client, slot).filter(|_| !spare) {
                 let gone = PeerMessage::Gone(crate::MessageRef { client, sequence });

@@ -30,7 +30,7 @@ pub(super) struct Replies {
     rings: RecordsOut,
     /// Indexed by client: life of the process that sent the last hello.
     lives: Vec<Option<u64>>,
-    /// Clients that connected since the last [`take_met_client`](Member::take_met_client).
+    /// Clients that connected and that [`take_met_client`](Member::take_met_client) has not returned since.
     met: Vec<ClientId>,
     /// Indexed by client: `true` if the client is in `met`.
     is_listed: Vec<bool>,
@@ -103,8 +103,8 @@ impl Replies {
 
 impl<F: Fabric> Member<F> {
     /// Sends a record to a client: the concatenation of `parts`. The next [`step`](Member::step) flushes it. A client
-    /// receives the records of one member in order, and each once. Records in flight are lost when the connection ends:
-    /// see [`take_met_client`](Member::take_met_client). The call copies the bytes and allocates nothing.
+    /// receives the records of one member in order, and each at most once. Records in flight are lost when the
+    /// connection ends: see [`take_met_client`](Member::take_met_client). The call copies the bytes.
     ///
     /// After [`RecordSent::Full`], a later [`step`](Member::step) returns true when there may be room again.
     pub fn reply(&mut self, client: ClientId, parts: &[&[u8]]) -> RecordSent {
@@ -138,7 +138,7 @@ impl<F: Fabric> Member<F> {
         self.replies.lives.get(usize::from(client.0)).copied()?
     }
 
-    /// Returns a client that connected since the last call, each connection once. Replies that were sent before that
+    /// Returns a client that has connected since this function last returned it. Replies that were sent before that
     /// connection may be lost. The caller should repeat them now. Always `None` if the cluster has no replies.
     pub fn take_met_client(&mut self) -> Option<ClientId> {
         let client = self.replies.met.pop()?;
@@ -146,8 +146,8 @@ impl<F: Fabric> Member<F> {
         Some(client)
     }
 
-    /// Takes the next query; the clients are served in turn. The queries of one client arrive in order, each once. A
-    /// query in flight is lost when its connection ends.
+    /// Takes the next query; the clients are served in turn. The queries of one client arrive in order, each at most
+    /// once. A query in flight is lost when its connection ends.
     ///
     /// [`step`](Member::step) detects queries and this method takes them. Call it after every step until it returns
     /// `None`, also before waiting: a client whose ring is full cannot send until its queries are taken. The call
@@ -155,7 +155,7 @@ impl<F: Fabric> Member<F> {
     pub fn next_query(&mut self) -> Option<Query<'_>> {
         let taken = self.queries.take(&mut self.fabric, &mut self.links);
         if self.queries.owes() || taken.is_some_and(|taken| taken.credits > 0) {
-            // The next step must send the credit.
+            // The next step must send or flush the credit.
             self.gate.resume();
         }
         let taken = taken?;

@@ -56,7 +56,7 @@ impl<F: Fabric> Member<F> {
             worked = true;
             if self.take_body(client, record, app).is_none() {
                 self.outputs.counts.rejected += 1;
-                // The space of a refused record is free at once, and no delivery will trigger its credit.
+                // No delivery of a refused record will trigger the credit for its space.
                 self.outputs.touch(client);
             }
             if !more {
@@ -67,8 +67,9 @@ impl<F: Fabric> Member<F> {
         worked
     }
 
-    /// Restarts the ring of a client that connected, again or as a new process. First reads what the ring still
-    /// contains. Then moves the messages that are held to the side store, because the restarted ring overwrites them.
+    /// Restarts the ring of a client whose hello arrived, from a new process or from one that resumes its ring. First
+    /// reads what the ring still contains. Then moves the messages that are held to the side store, because the
+    /// restarted ring overwrites them.
     fn restart_body<A: Application>(&mut self, client: ClientId, app: &mut A) {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
@@ -137,7 +138,7 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// Notes that a message lies beyond the window of this member, which may have been disconnected.
+    /// Notes that a message lies beyond the window of this member, which lags, for example because it was disconnected.
     #[cold]
     fn note_beyond(&mut self, client: ClientId, refused: Refused) {
         let at = usize::from(client.0);

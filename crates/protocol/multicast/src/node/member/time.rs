@@ -9,8 +9,8 @@
 //! # Invariants
 //! - A member that leads, or may lead at any moment, passes the physical time of a step to its state machine before it
 //!   takes input in that step.
-//! - A member whose application has not supplied a wall clock ([`tell_wall_clock`](Member::tell_wall_clock)) sends no
-//!   clock and passes no physical time on. As a leader it assigns logical times.
+//! - A member whose caller has not supplied a wall clock ([`tell_wall_clock`](Member::tell_wall_clock)) sends no clock
+//!   and passes no physical time on. As a leader it assigns logical times.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(super) struct MemberTime {
     say_at: u64,
     /// `true` if this member sends its clock twice in short succession, because its wall clock was stepped. Other
     /// members use the later of the last two clocks that they received, so a clock that was set back would count as
-    /// ahead until the next time.
+    /// ahead until the next clock message.
     says_again: bool,
     pub(super) counts: ClockCounts,
 }
@@ -188,7 +188,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Updates the physical clock if this member began or ceased to lead within a step.
+    /// Updates the physical clock if this member began or ceased to lead, or to be a possible leader, within a step.
     pub(super) fn follow_part(&mut self) {
         let replica = &self.replica;
         if !self.time.clock.is_told() {

@@ -17,7 +17,7 @@ use crate::{Incarnation, PeerMessage};
 const WAITING: usize = 2;
 
 impl<F: Fabric> Member<F> {
-    /// Returns the oldest report about a state transfer that was not taken yet. Only the last few are kept.
+    /// Removes and returns the oldest report about a state transfer. Only the last few are kept.
     pub fn take_transfer_report(&mut self) -> Option<TransferReport> {
         self.transfers.take_report()
     }
@@ -29,7 +29,8 @@ impl<F: Fabric> Member<F> {
         self.outputs.applied
     }
 
-    /// Returns the bytes of the frozen state received in the last incoming transfer.
+    /// Returns the bytes of the frozen state received in the present or last incoming transfer; 0 once this member has
+    /// dropped that transfer.
     #[must_use]
     pub fn transfer_received(&self) -> u64 {
         self.transfers.incoming.as_ref().map_or(0, IncomingTransfer::received)
@@ -48,8 +49,8 @@ impl<F: Fabric> Member<F> {
         self.transfers.incoming.as_ref().is_some_and(receives)
     }
 
-    /// Returns whether the application has made all deliveries that the message's state counts. Returns `true` for
-    /// other peer messages.
+    /// Returns whether the application has made all deliveries that the message's state counts. Returns `true` for a
+    /// message that does not come with the application's state.
     pub(super) fn meets_application(&self, letter: &PeerMessage) -> bool {
         let ahead = letter.state().is_some_and(|state| state.delivered > self.outputs.applied);
         let has_it = !ahead && !self.transfers.is_restoring();
@@ -183,7 +184,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Interrupts the transfers with a member whose connection broke.
+    /// Pauses the transfer to a member whose connection broke, and forgets that member's reported progress.
     pub(super) fn interrupt_transfers(&mut self, with: ProcessId) {
         self.transfers.set_standing(with, None);
         if let Some(outgoing) = self.transfers.outgoing.as_mut().filter(|outgoing| outgoing.to == with) {
@@ -259,7 +260,7 @@ impl<F: Fabric> Member<F> {
         self.begin_streams_again(app);
     }
 
-    /// Sends the state to members whose streams were stopped when a transfer ended.
+    /// Sends the state to members whose streams were not running when a transfer ended.
     fn begin_streams_again<A: Application>(&mut self, app: &mut A) {
         if self.transfers.cut_off.is_empty() {
             return;
@@ -272,8 +273,8 @@ impl<F: Fabric> Member<F> {
         self.send_outgoing();
     }
 
-    /// Returns whether `donor` may transfer its state to `receiver`, as far as this member knows: the donor leads, or
-    /// the receiver is a candidate.
+    /// Returns whether `donor` may transfer its state to `receiver`, as far as this member knows: the donor leads the
+    /// promised ballot, or the receiver campaigns in it.
     fn gives(&self, donor: ProcessId, receiver: ProcessId) -> bool {
         let promised = self.replica.promised();
         promised.leader() == donor || promised.leader() == receiver && promised != self.replica.ballot()
@@ -284,8 +285,8 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Returns whether a transfer from `donor` to this member is still valid. Once this member has promised another
-    /// leader's ballot, it gets the missing state from that leader. A member without memory has promised no leader's
-    /// ballot.
+    /// leader's ballot, it gets the missing state from that leader. For a member without memory, every transfer is
+    /// valid.
     fn is_served_by(&self, donor: ProcessId) -> bool {
         self.gives(donor, self.fabric.me()) || self.replica.is_joining()
     }
@@ -334,7 +335,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Queues transfer pieces, as many as the window allows.
+    /// Queues transfer pieces, as many as the window and the queue of peer messages allow.
     pub(super) fn send_transfer_pieces(&mut self) -> Result<(), GivenUp> {
         let mut words = Vec::new();
         let mut any = false;
@@ -366,7 +367,7 @@ impl<F: Fabric> Member<F> {
         Ok(())
     }
 
-    /// Sends the leader's state, if the receiver lacks nothing else.
+    /// Sends the state machine's state, if the receiver lacks nothing else.
     fn finish_transfer<A: Application>(&mut self, app: &mut A) {
         let (Some(outgoing), Some(backlog)) = (&mut self.transfers.outgoing, &self.outputs.backlog) else { return };
         if !outgoing.is_at_end(backlog) {
@@ -376,10 +377,10 @@ impl<F: Fabric> Member<F> {
         let (to, promised) = (outgoing.to, self.replica.promised());
         let ballot = if promised.leader() == to { promised } else { self.replica.ballot() };
         let behind = PeerMessage::Behind { ballot, snapshot: true };
-        // The state machine receives another `Behind` of the receiver, and therefore sends its current state.
+        // The state machine gets another `Behind` in the receiver's name, and therefore sends its current state.
         let done = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
         if done.is_err() || !self.outputs.sends_state(to) {
-            // This member is itself a candidate.
+            // The state machine sends no state, for example because this member is itself a candidate.
             if let Some(outgoing) = &mut self.transfers.outgoing {
                 outgoing.reopen();
             }
@@ -477,8 +478,9 @@ impl<F: Fabric> Member<F> {
         self.transfers.incoming.as_ref().is_some_and(is_busy)
     }
 
-    /// Joins a transfer whose first piece arrived, unless another transfer makes progress or the application is already
-    /// ahead of the transferred state. Returns whether this member has joined.
+    /// Joins a transfer whose first piece arrived, unless a transfer from another donor makes progress, the application
+    /// is already ahead of the transferred state, or it cannot take a state of that history. Returns whether this
+    /// member has joined.
     fn begin_incoming<A: Application>(&mut self, from: ProcessId, first: &TransferLetter<'_>, app: &mut A) -> bool {
         if first.number != 1 {
             return false;
