@@ -19,7 +19,7 @@ pub struct Delivered<'a> {
     /// of the moment at which the message was ordered (see [`PhysicalClock`](crate::PhysicalClock)). Without wall
     /// clocks, the time is a count.
     pub timestamp: Timestamp,
-    /// Number of this delivery at this process, from 1.
+    /// Number of this delivery in the group's history, from 1. It is the same at every member of the group.
     pub number: u64,
     /// This group's ballot in which the message was decided, or in which it was already known to be decided.
     pub ballot: Ballot,

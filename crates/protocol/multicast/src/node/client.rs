@@ -77,17 +77,18 @@ pub struct Client<F: Fabric> {
     topology: Arc<Topology>,
     message_bytes: usize,
     gate: PollGate,
-    /// The fan-out set, if the network makes copies.
+    /// The fan-out set, if the network makes copies and the cluster fits into a set.
     fanout: Option<FanoutSender>,
     /// Links that are up but whose targets are not started yet, because writes of the fan-out set may still land there.
     unsettled: Vec<usize>,
-    /// `true` if a member reported that another process took over the client id.
+    /// `true` if reports of members show that another process took over the client id, or that a group gave this
+    /// process up.
     superseded: bool,
     /// Incarnation of each group, indexed by group, according to the hellos of the group's members.
     histories: Vec<Incarnation>,
     /// Indexed by group: `true` if the group was reset since this process started there.
     reset: Vec<bool>,
-    /// The contradiction in the last hello of a member that knows another history of its group.
+    /// The contradiction in the last hello that named another history of its sender's group, or an earlier one.
     contradiction: Option<Contradiction>,
     expelling: Expelling,
 }
@@ -189,7 +190,8 @@ impl<F: Fabric> Client<F> {
         })
     }
 
-    /// Starts to record every remote operation by message, for checking genuineness (M7). Allocates per message.
+    /// Starts to record the writes of messages, each with its message and receiver. Checks of genuineness (property M7
+    /// in `docs/guarantees.md`) read them. Recording allocates memory for each message.
     pub fn record_operations(&mut self) {
         self.operations.get_or_insert_default();
     }
@@ -205,7 +207,7 @@ impl<F: Fabric> Client<F> {
         self.sender.client()
     }
 
-    /// Returns the counts of remote writes so far.
+    /// Returns this client's counters.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
@@ -222,16 +224,16 @@ impl<F: Fabric> Client<F> {
         &mut self.fabric
     }
 
-    /// Returns whether messages may be sent to these groups. A majority of each must be connected, and each must have
-    /// agreed on this process's first slot. For that, a majority of the client id's [home group](Topology::home) must
-    /// have answered, too, but no other group.
+    /// Returns whether messages may be sent to these groups. A majority of the members of each group must
+    /// [count](Client::counts_on), and the group must have agreed on this process's first slot. For that, the client
+    /// id's [home group](Topology::home) must have assigned a generation to this process. No other group matters.
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
         let is_ready = |group: &GroupId| self.takeover.is_opened(*group) && self.sender.has_majority(*group);
         to.iter().all(|group| self.topology.has_group(*group) && is_ready(group))
     }
 
-    /// Returns whether all members of these groups count: every later message is written to each of them, and flow
+    /// Returns whether all members of these groups count. While they do, messages are written to each of them, and flow
     /// control waits for each of them. A client may start [earlier](Client::is_connected), but a benchmark should wait
     /// until this is true.
     #[must_use]
@@ -261,10 +263,10 @@ impl<F: Fabric> Client<F> {
             .any(|group| matches!(self.unopened(group), SubmitError::Crowded { .. }))
     }
 
-    /// Returns whether this member counts for flow control. A member counts once it is connected and has freed all
-    /// slots that are already free. While it counts, a slot becomes free only after this member has freed it.
-    /// Deliveries do not depend on this: a message counts as delivered when a majority of each destination group has
-    /// delivered it.
+    /// Returns whether this member counts for flow control. A member counts once it is connected, has reported that its
+    /// group agreed on this process's first slot, and has freed all slots that are already free. While it counts, a
+    /// slot becomes free only after this member has freed it. Deliveries do not depend on this: a message counts as
+    /// delivered when a majority of each destination group has delivered it.
     #[must_use]
     pub fn counts_on(&self, member: ProcessId) -> bool {
         counts(&self.sender, &self.topology, member)
@@ -282,21 +284,22 @@ impl<F: Fabric> Client<F> {
         self.submitted
     }
 
-    /// Returns whether a member reported that another process took over this client id. Nothing can be submitted any
-    /// more, and outstanding messages may be lost.
+    /// Returns whether reports of members show that another process took over this client id, or that a group gave this
+    /// process up. Nothing can be submitted any more, and outstanding messages may be lost.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.superseded
     }
 
-    /// Returns the last report of a member that knows another history of its group than the other members, or an
-    /// earlier one. Such a member does not count.
+    /// Returns the last contradiction that a member reported: the member knows another history of its group than this
+    /// client, with the same or a smaller number. Such a member does not count.
     #[must_use]
     pub fn contradiction(&self) -> Option<Contradiction> {
         self.contradiction
     }
 
-    /// Returns the incarnation of a group according to its members' hellos; none if there was no such hello.
+    /// Returns the largest incarnation of a group that its members' hellos named; [`Incarnation::NONE`] if there was no
+    /// such hello.
     #[must_use]
     pub fn incarnation(&self, group: GroupId) -> Incarnation {
         self.histories.get(usize::from(group.0)).copied().unwrap_or_default()
@@ -335,8 +338,9 @@ impl<F: Fabric> Client<F> {
         self.sender.next(group)
     }
 
-    /// Returns the number of this client's slots at `group` that a majority of its members reports as delivered. The
-    /// number decreases when a member loses its connection, and is 0 if there is no such group.
+    /// Returns the number of slots of this client id at `group` that a majority of its members reports as freed, which
+    /// means that each message in them is delivered or has become a no-op. The number may decrease when a member loses
+    /// its connection, and is 0 if there is no such group.
     #[must_use]
     pub fn delivered_by_majority(&self, group: GroupId) -> u64 {
         let Some(ring) = self.rings.get(usize::from(group.0)) else { return 0 };
@@ -414,7 +418,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Checks the incarnation in the hello of a group's member. Returns whether the member counts.
+    /// Checks the incarnation in the hello of a group's member. Returns whether the hello is accepted.
     fn accepts(&mut self, group: usize, own: Incarnation) -> bool {
         let known = self.histories[group];
         if own.is_none() || own == known {
@@ -517,8 +521,9 @@ impl<F: Fabric> Client<F> {
         count > 0
     }
 
-    /// Handles connections that were established or lost. Returns whether there were any. This makes system calls on
-    /// some fabrics, so call it while connecting, when idle, and every few milliseconds.
+    /// Handles connections that were established or lost, and checks whether groups have opened. Returns whether
+    /// anything has changed. This makes system calls on some fabrics, so call it while connecting, when idle, and every
+    /// few milliseconds.
     pub fn housekeep(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {

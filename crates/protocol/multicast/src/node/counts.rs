@@ -15,13 +15,15 @@ pub enum Step {
     Assign = 1,
     /// Step 2: a leader writes its timestamp to the other leaders.
     Timestamp = 2,
-    /// Step 3: a leader writes the vector (V2) or each other timestamp (V1) to its followers.
+    /// Step 3: a leader writes the vector (V2) or each other timestamp (V1) to its followers. No-ops and announcements
+    /// about other groups count here, too.
     Vector = 3,
     /// Step 4: a member writes its acknowledgement to the other destination processes.
     Ack = 4,
     /// Flow control and notification of clients; not part of the protocol's counts.
     Credit = 5,
-    /// Hellos, peer messages, and records that a peer missed; not part of the protocol's counts.
+    /// Hellos, peer messages, records that a peer missed, and stream entries that begin a ballot or a succession; not
+    /// part of the protocol's counts.
     PeerMessage = 6,
     /// A member's replies to clients; not part of the protocol's counts.
     Reply = 7,
@@ -73,13 +75,16 @@ pub struct Counts {
     writes: [u64; Step::ALL.len()],
     items: [u64; Step::ALL.len()],
     copies: u64,
-    /// Number of sealed records and other inputs that were refused, because a peer violates the protocol.
+    /// Number of records, items, peer messages and hellos that were refused. Correct peers cause refusals, too, for
+    /// example by a message beyond the window or a time that is too far ahead.
     pub rejected: u64,
-    /// Bodies that arrived through a client's ring after another member had forwarded them.
+    /// Bodies that arrived through a client's ring although the message was held or delivered already, for example
+    /// because another member had forwarded it.
     pub held_already: u64,
     /// Credits to clients that freed ring space but no slot.
     pub space_credits: u64,
-    /// Submissions that a client postponed because a ring was full.
+    /// Submissions that a client refused because a ring or a send queue was full, or an earlier copy could still land
+    /// there.
     pub ring_waits: u64,
 }
 
@@ -125,7 +130,7 @@ impl Counts {
     }
 }
 
-/// One remote operation on behalf of a message, if recording is enabled (M7).
+/// One remote operation on behalf of a message, if recording is enabled; see property M7 in `docs/guarantees.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteOp {
     /// The message on whose behalf the operation was posted.

@@ -23,9 +23,10 @@ pub(super) const ASIDE: u64 = 1 << 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Standing {
     /// Generation of the process. If a later process has taken over, or no process has a generation yet, this is the
-    /// smallest generation that the next process may have.
+    /// smallest generation that the next process may have. 0 while the process waits until the group has agreed on its
+    /// first slot.
     pub(super) generation: u64,
-    /// First slot of the process, counted from the first slot that is not freed; 0 if the process has used slots.
+    /// First slot of the process, counted from the first slot that is not freed; 0 if it is freed, or not known yet.
     pub(super) first: u64,
     /// `true` if the process may begin, or continue, because the group agreed on its first slot.
     pub(super) opened: bool,

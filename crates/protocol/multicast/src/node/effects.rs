@@ -34,7 +34,7 @@ pub(super) struct Outputs {
     /// Clients whose credit may be due.
     pub(super) touched: Vec<ClientId>,
     is_touched: Vec<bool>,
-    /// Indexed by client: `true` if the client waits for a credit.
+    /// Indexed by client: `true` if the client waits for a credit, which is then sent even if little is free.
     pub(super) notify: Vec<bool>,
     /// Held messages that became no-ops: client, slot, sequence.
     pub(super) dropped: Vec<(ClientId, u64, u64)>,

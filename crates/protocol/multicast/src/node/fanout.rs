@@ -1,5 +1,6 @@
-//! Sends a client's messages through hardware multicast: one write to those members of all destination groups that the
-//! client's fan-out set reaches. All other members are written through queue pairs, as without a set.
+//! Sends a client's messages through hardware multicast. A record that fits inline is one write to those members of the
+//! destination groups that the client's fan-out set reaches, or several writes if the groups' rings are in different
+//! laps. All other members, and longer records, are written through queue pairs, as without a set.
 //!
 //! # Invariants
 //! - A record is written to a target either through the set or through a queue pair. The exception is a set that breaks

@@ -18,7 +18,8 @@ pub trait Frozen: Send {
     fn read(&mut self, out: &mut Vec<u8>, most: usize);
 
     /// Returns whether the next bytes can be read without waiting. A state that another thread writes may be pending;
-    /// the receiver gives up if no byte arrives for half a minute.
+    /// the transfer is given up after 30 s without progress, or after 0.5 s if another member waits for a state (with
+    /// ticks of 2 ms).
     fn readiness(&mut self) -> Readiness {
         Readiness::Ready
     }

@@ -1,5 +1,5 @@
 //! Heartbeats in the fabric: a few words in each member's memory, which the other members of its group READ one-sided.
-//! The caller defines their meaning. They cost the owner a store, and a reader one READ per tick and member.
+//! The caller defines their meaning. They cost the owner eight stores, and a reader one READ per tick and member.
 //!
 //! # Invariants
 //! - At most one READ per member is in flight. Its result is used when it has completed, and never if the link broke

@@ -1,12 +1,13 @@
 //! The hello: the first message of each end of a connection, by SEND.
 //!
 //! On every connection of the main queue pair each end first sends a *hello* with its life and the position at which it
-//! resumes writing its ring at the other end. A client sends further ones to restart its ring, and a member sends one
-//! to reject a superseded client. The life determines the seal of everything that this process writes. Records of an
-//! earlier process with the same id therefore fail validation, wherever they lie. A process that keeps running resumes
-//! at the position in its hello: at and after that position it has written nothing in that lap, or writes the same
-//! bytes again. So rings are never zeroed. The writer waits for its late writes only if the fabric does not order
-//! writes and the connection stays up (`outbound.rs`).
+//! resumes writing its ring at the other end. A client sends further ones to restart its ring. A member sends further
+//! ones when incarnations have changed, and to reject a superseded client. The life determines the seal of everything
+//! that this process writes. Records of an earlier process with the same id therefore fail validation, wherever they
+//! lie. A process that keeps running resumes at the position in its hello: at and after that position it has written
+//! nothing in that lap, or writes the same bytes again. So rings are never zeroed. The writer waits for its late writes
+//! if the fabric does not order writes and the connection stays up, and for late copies of a fan-out set
+//! (`outbound.rs`).
 //!
 //! | word | content |
 //! |---|---|
@@ -15,7 +16,7 @@
 //! | 2 | life of the sender |
 //! | 3 | ring position at which the sender resumes; from a member to a client: in the reply ring |
 //! | 4 | the sender's generation number of this ring start; credits name it |
-//! | 5 | from a client: 1 if it has begun to multicast |
+//! | 5 | from a client: 1 if it may have multicast to the receiver's group |
 //! | 6 | from a client: its generation (32 bits) and lower bound (32), see below |
 //! | 7 | from a member: its group's incarnation, number (32) and tag (32) |
 //! | 8 | the largest known incarnation of the receiver's group, number (32) and tag (32) |
@@ -49,9 +50,9 @@ const END_OF_POSITIONS: u64 = 1 << 62;
 pub(super) enum HelloKind {
     /// Starts the connection, and the ring that the sender writes through it.
     Connection = 1,
-    /// Starts the sender's stream.
+    /// Unused: a stream starts with the state that its leader sends. Receivers ignore hellos of this kind.
     Stream = 2,
-    /// A member rejects a client, because another process with its client id has sent a hello.
+    /// A member rejects a client process, because its generation has ended at the member.
     Superseded = 3,
 }
 

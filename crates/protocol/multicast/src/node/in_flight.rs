@@ -1,13 +1,14 @@
 //! A client's messages that are not known to be freed by a majority of each destination group.
 //!
-//! A client keeps two such sets: messages not known to be delivered, and messages not known to be held (synced).
+//! A client keeps two such sets: messages not known to be delivered, and messages not known to be held (synced). In the
+//! second set, *freed* means held by a majority of the group.
 
 use std::collections::VecDeque;
 
 use crate::{Destination, GroupId};
 
-/// The messages that a client waits for. Each group has at most as many of them as its window has slots, however far
-/// the client is ahead at other groups.
+/// The messages that a client waits for. Of the messages that are not known to be delivered, each group has at most as
+/// many as its window has slots, however far the client is ahead at other groups.
 #[derive(Debug)]
 pub(super) struct InFlight {
     groups: Vec<Waiting>,

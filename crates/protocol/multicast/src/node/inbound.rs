@@ -3,13 +3,13 @@
 //! # States of ring space
 //! At the reader, a record's space is *written* → *consumed* (the reader advanced past it) → *freed* (its bytes are no
 //! longer needed) → *credited* (the position after it was written to the peer's credit cell). At the writer, the space
-//! is *in use* until the credits of all started targets have passed it, or those of a majority if the ring keeps its
-//! records.
+//! is *in use* until the credits of all started targets have passed it. If the ring keeps its records, these targets
+//! must also include a majority in one ballot.
 //!
 //! | ring | a record is freed | the credit is sent |
 //! |---|---|---|
 //! | control | when it is consumed, even if refused | when a quarter of the ring is freed |
-//! | reply | when it is consumed, even if its bytes are not read | when a quarter of the ring is freed |
+//! | reply, query | when it is consumed, even if its bytes are not read | when a quarter of the ring is freed |
 //! | stream | when its last item is processed, even if refused | when a quarter of the ring is freed |
 //! | body, message accepted | when the mirror's messages up to it are finished | see below |
 //! | body, message refused, held or delivered before | when no undelivered message precedes it | see below |
@@ -32,8 +32,8 @@
 //! - A credit that is lost with its connection is not owed: the next start names the position from which both ends
 //!   count, and a new generation. Credits of an earlier generation count nothing.
 //! - A credit that is due and finds no room in a send queue is sent in a later round. The mark of a client remains
-//!   until then. A control or stream ring is checked when its peer writes, and every 64 rounds in any case. A client
-//!   that owes a credit for replies does not skip rounds.
+//!   until then. A control or stream ring is checked when its peer writes, and every 64 rounds in any case. A node that
+//!   owes a credit for replies or queries does not skip rounds.
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};

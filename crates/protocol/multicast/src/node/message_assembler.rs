@@ -1,8 +1,9 @@
-//! Peer messages: rare messages of any length between members, sent in pieces through the control ring.
+//! Peer messages: rare messages between members, of up to `Limits::letter_bytes` bytes, sent in pieces through the
+//! control ring.
 //!
 //! A peer message consists of words and bytes after them. It is sent in pieces, one per record, so that timestamps and
-//! acknowledgements can pass in between: a piece is at most a quarter of the ring and is written only while at most
-//! half of the ring is in use. Pieces are writes with an immediate, which wakes the peer, as long as the peer has
+//! acknowledgements can pass in between: a piece is at most a quarter of the ring and is written only if at most half
+//! of the ring is then in use. Pieces are writes with an immediate, which wakes the peer, as long as the peer has
 //! receives for them; otherwise they are plain writes. A peer message is lost with its connection, and its sender must
 //! send it again.
 //!
@@ -104,7 +105,8 @@ impl MessageAssembler {
         self.out.len() < MOST_WAITING && self.out_bytes + length(words, tail) as u64 * 8 <= most_bytes
     }
 
-    /// Queues a message. Returns false, and drops it, if too many are queued or it is too long.
+    /// Queues a message. Returns false, and drops it, if too many messages are queued, or it and the queued ones are
+    /// too long together.
     pub(super) fn post(&mut self, words: &[u64], tail: &[u8], most_bytes: u64) -> bool {
         if !self.has_room(words.len(), tail.len(), most_bytes) {
             return false;

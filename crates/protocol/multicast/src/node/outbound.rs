@@ -3,7 +3,7 @@
 //! # Invariants
 //! - All targets share one position. Nothing at or after it was ever written in its lap.
 //! - Only started targets count for flow control. Others are neither written nor waited for, except that a patient
-//!   owner waits for targets that were never connected.
+//!   owner waits for targets that were never started.
 //! - A ring that keeps its records restarts a target at the first record that not all counting targets have freed,
 //!   provided that a majority counts. Records lost with the connection, or with the peer's memory, are written again:
 //!   the same bytes at the same positions. All of them are in staging, because no record is overwritten before a
@@ -41,7 +41,7 @@ use super::target::{CreditCell, PeerProgress, Target, staging_reader};
 use crate::mutant::mutant;
 use crate::{Incarnation, Mutant};
 
-/// A ring at one or several peers, with one position. The smallest credit counts.
+/// A ring at one or several peers, with one position. The smallest credit of the started targets counts.
 #[derive(Debug)]
 pub(super) struct Outbound {
     pub(super) writer: RingWriter,
@@ -53,7 +53,7 @@ pub(super) struct Outbound {
     news: bool,
     /// `true` if a peer has asked not to be waited for, or has withdrawn that request, since the owner last checked.
     asides: bool,
-    /// `true` if the owner waits for targets that were never connected.
+    /// `true` if the owner waits for targets that were never started.
     pub(super) patient: bool,
     /// `true` if a target may be started before it can be written. The records that it missed are then written to it
     /// from staging.
@@ -66,12 +66,13 @@ pub(super) struct Outbound {
     whole_lines: bool,
     /// `true` if writes that are posted before a start may land after writes that are posted after the start.
     unordered: bool,
-    /// Position before which a majority has freed all records.
+    /// Position before which all started targets had freed all records. If records are kept, these targets included a
+    /// majority in one ballot.
     tail: u64,
     /// `true` if a target has yet to get records that were written before.
     late: bool,
     generations: u64,
-    /// The mark of the known history of the peers' group; 0 between members.
+    /// The mark of the known history of the peers' group, in a client's body ring; 0 in other rings.
     history: u32,
 }
 
@@ -85,7 +86,7 @@ pub(super) struct Shape {
     pub(super) patient: bool,
     /// `true` if targets may be started before they can be written.
     pub(super) catches_up: bool,
-    /// Number of targets that must have freed a record in one ballot before the record is dropped. Until then the
+    /// Least number of targets that must have freed a record in one ballot before the record is dropped. Until then the
     /// record is written again to each target that starts. 0 if records are not kept.
     pub(super) keeps: usize,
 }
@@ -268,9 +269,9 @@ impl Outbound {
         self.news |= any;
     }
 
-    /// Seals the payload and writes it to every started target: the fast path, which applies to almost every record.
-    /// The record must fit one cache line, and all started targets must be writable now. Returns the number of writes.
-    /// Otherwise does nothing and returns `None`; call [`ready`](Outbound::ready) then.
+    /// Seals the payload and writes it to every started target: the fast path for most records of control and stream
+    /// rings. The record must fit one cache line, and all started targets must be writable now. Returns the number of
+    /// writes. Otherwise does nothing and returns `None`; call [`ready`](Outbound::ready) then.
     #[inline]
     pub(super) fn send_plain<F: Fabric>(
         &mut self,
@@ -318,7 +319,8 @@ impl Outbound {
         words
     }
 
-    /// Returns whether all counting targets can take a record with this payload now.
+    /// Returns whether a record with a payload of `bytes` bytes can be sent now: the ring has room, and each target can
+    /// take the record now, gets it later from staging, or is not waited for.
     pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[PeerLink], bytes: usize) -> bool {
         if !self.writer.has_room(bytes) {
             self.read_credits(fabric);
@@ -379,9 +381,9 @@ impl Outbound {
         self.late = self.is_behind();
     }
 
-    /// Seals the payload in `record[3..]` and writes it to every target, but leaves targets that the fan-out set
-    /// reaches to the set's next write. Call it when [`ready`](Outbound::ready) returns true. Returns the number of
-    /// writes.
+    /// Seals the payload in `record[3..]` and writes it to every started target. Targets that lag get it later from
+    /// staging, and those that the fan-out set reaches get it with the set's next write. Call it when
+    /// [`ready`](Outbound::ready) returns true. Returns the number of writes.
     pub(super) fn send<F: Fabric>(
         &mut self,
         fabric: &mut F,
@@ -464,12 +466,12 @@ impl Outbound {
         }
     }
 
-    /// Writes the records that targets missed because they could not be written when they were started. Returns the
-    /// number of writes.
+    /// Writes the records in staging that targets have yet to get, as far as that is possible now. Returns the number
+    /// of writes.
     pub(super) fn catch_up<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink], scratch: &mut [u64]) -> u64 {
         let Some(staging) = self.staging else { return 0 };
         let (mut writes, end) = (0, self.writer.position());
-        // Staged records were staged up to the end of their last cache line.
+        // Where writes merge, records were staged up to the end of their last cache line.
         let unit = if self.whole_lines { LINE_WORDS } else { 1 };
         for target in self.targets.iter_mut().filter(|target| target.behind.is_some()) {
             if target.before > links[target.link].done() {

@@ -36,8 +36,8 @@ impl<F: Fabric> BoxSender<'_, F> {
         self.send_parts(outbound, outbox)
     }
 
-    /// Writes the items in as many records as necessary. Items for which the ring has no room stay in the outbox.
-    /// Returns whether the outbox is empty.
+    /// Writes the items in as many records as necessary. Items for which the ring has no room stay in the outbox, but
+    /// are dropped if the ring has no target to write to or wait for. Returns whether the outbox is empty.
     fn send_parts(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
         let mut sent = 0;
         while let Some((kind, _)) = outbox.get(sent).and_then(|first| item::own_item(*first)) {
@@ -58,8 +58,8 @@ impl<F: Fabric> BoxSender<'_, F> {
         outbox.is_empty()
     }
 
-    /// Returns the words of the whole items that go into the next record: all items if they fit inline, otherwise at
-    /// least one.
+    /// Returns the words of the whole items that go into the next record: one without batching, otherwise as many as
+    /// fit inline, but at least one.
     fn chunk(&self, outbound: &Outbound, outbox: &[u64]) -> usize {
         let inline = (self.fabric.capabilities().inline_bytes as usize / 8).saturating_sub(HEADER_WORDS);
         let limit = (outbound.writer.max_payload() / 8).min(inline);

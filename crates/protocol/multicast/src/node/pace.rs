@@ -1,5 +1,4 @@
-//! Detects stalled peers: a peer is stalled if it frees none of the records that are written to it, while other peers
-//! free theirs.
+//! Detects stalled peers: a peer is stalled if it has records to free and frees none for a while.
 //!
 //! # States of a peer, as a writer sees it
 //! *counts* → *stalled* (it owed something all the time and freed nothing for as long as [`Patience`] allows) →
@@ -10,12 +9,12 @@
 //! # Invariants
 //! - *Only a minority is expelled, and only while a majority is ahead of it* ([`expelling`](super::expelling)). If a
 //!   majority is stalled, writers wait: a write needs that majority, so expelling it would not help.
-//! - *Expelling a peer is the same as losing its connections.* The same code handles both. No vote, permission or
-//!   quorum changes, so expelling cannot affect agreement. A cell that the peer has not freed is written again only on
-//!   a new connection.
+//! - *Expelling a peer is the same as losing its connections.* The same code handles both, except that the last hello
+//!   of an expelled member stays valid (`member/histories.rs`). No vote, permission or quorum changes, so expelling
+//!   cannot affect agreement. A cell that the peer has not freed is written again only on a new connection.
 //! - *A writer that was stalled itself expels no peer because of that.* Time counts only while it checks its peers, and
 //!   each check adds a bounded amount.
-//! - A peer that owes nothing is not checked, so an idle group expels nobody.
+//! - A peer that owes nothing is not stalled, so an idle group expels nobody.
 
 use std::time::Duration;
 

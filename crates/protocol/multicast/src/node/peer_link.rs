@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use stentor_link::Link;
 
-/// A link to another member or to a client.
+/// A link to a member or to a client.
 #[derive(Debug)]
 pub(super) struct PeerLink {
     link: Link,

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Every connection of a main link has `RECEIVES` receives posted before it is established, and each that is consumed
-//!   is posted again. A peer keeps to that budget, so no receive is ever missing.
+//!   is posted again. A peer keeps to [`IMMEDIATES`], so the other four receives are left for hellos.
 //! - A hello is sent on the connection for which it was made, or never.
 
 use std::ops::{Deref, DerefMut};
@@ -21,13 +21,14 @@ use super::peer_link::PeerLink;
 use super::seals::Seals;
 use super::{NodeError, SEND_DEPTH};
 
-/// Receives posted on every main queue pair. Two are for hellos, the rest for writes with an immediate.
+/// Receives posted on every main queue pair. Four are left for hellos, the rest is for writes with an immediate.
 pub(super) const RECEIVES: u32 = 16;
-/// Writes with an immediate that a peer may have posted before it knows that their receives were posted again.
+/// Maximum number of writes with an immediate that a peer may have posted before it knows that their receives were
+/// posted again.
 pub(super) const IMMEDIATES: u64 = RECEIVES as u64 - 4;
-/// Cells of every client or other member in the inbox: its receives, and the last hello sent to it.
+/// Cells in the inbox for each main link: its receives, and the last hello sent over it.
 const CELLS: usize = RECEIVES as usize + 1;
-/// Bytes of receives, and of the last hello, for every client or other member.
+/// Bytes of the receives and of the last hello sent, for each main link.
 pub const INBOX_BYTES: u64 = CELLS as u64 * HELLO_BYTES as u64;
 
 /// An event of a link, which is identified by its index.
@@ -35,11 +36,11 @@ pub const INBOX_BYTES: u64 = CELLS as u64 * HELLO_BYTES as u64;
 pub(super) enum PeerEvent {
     /// The link is connected.
     Up(usize),
-    /// The link broke and was reset.
+    /// The link broke.
     Down(usize),
     /// The peer's hello arrived.
     Greeted(usize, Hello),
-    /// The peer sent a message other than a hello.
+    /// The peer sent a message that is not a valid hello.
     Refused,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct PeerLinks {
     links: Links<PeerLink>,
     inbox: RegionId,
     next_receives: usize,
-    /// Hellos that found no room in their send queues.
+    /// Hellos that could not be sent yet.
     unsent: Vec<(usize, Hello)>,
     seals: Seals,
     pub(super) life: u64,
@@ -143,13 +144,13 @@ impl PeerLinks {
             .map_or(PeerEvent::Refused, |hello| PeerEvent::Greeted(link, hello))
     }
 
-    /// Sends a hello, or keeps it until the send queue has room. Returns the number of sends.
+    /// Sends a hello, or keeps it until it can be sent. Returns the number of hellos sent, including earlier ones.
     pub(super) fn greet<F: Fabric>(&mut self, fabric: &mut F, link: usize, hello: Hello) -> u64 {
         self.unsent.push((link, hello));
         self.send_hellos(fabric)
     }
 
-    /// Sends the hellos that were kept. Returns the number of sends.
+    /// Sends the hellos that were kept, as far as that is possible now. Returns the number of hellos sent.
     #[inline]
     pub(super) fn send_hellos<F: Fabric>(&mut self, fabric: &mut F) -> u64 {
         if self.unsent.is_empty() { 0 } else { self.send_all(fabric) }

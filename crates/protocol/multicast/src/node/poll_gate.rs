@@ -1,4 +1,4 @@
-//! Decides which rounds of polling have anything to look at.
+//! Decides which peers a round of polling looks at, and which rounds are skipped.
 
 use stentor_fabric::{Fabric, PollHint, ProcessId};
 
@@ -9,7 +9,7 @@ const QUIET_ROUNDS: u32 = 64;
 /// The selection of the peers that a round of polling looks at, and of the rounds that may be skipped.
 #[derive(Debug)]
 pub(super) struct PollGate {
-    /// `true` if the last round found nothing and left nothing over.
+    /// `true` if the last round left neither input nor output over.
     idle: bool,
     /// The peers whose writes this round looks at.
     heard: PollHint,
@@ -50,8 +50,8 @@ impl PollGate {
         self.heard.among(processes)
     }
 
-    /// Returns whether this round looks at no peer's writes. Such a round only performs work that is reserved for idle
-    /// rounds.
+    /// Returns whether this round looks at no peer's writes. A member then polls nothing unless a tick is due, and only
+    /// sends what is left.
     #[inline]
     pub(super) fn looks_at_nothing(&self) -> bool {
         self.heard.is_nothing()

@@ -71,8 +71,8 @@ impl RecordsIn {
         }
     }
 
-    /// Finds the rings that have a record now, and sends credits that could not be sent before. Returns whether it
-    /// found a ring that was not due before, and the number of writes.
+    /// Finds the rings that seem to have a record now, and sends credits that could not be sent before. Returns whether
+    /// it found a ring that was not due before, and the number of writes.
     #[inline]
     pub(super) fn look<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink], gate: &PollGate) -> (bool, u64) {
         let writes = if self.owed { self.send_owed(fabric, links) } else { 0 };

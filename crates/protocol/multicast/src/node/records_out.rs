@@ -27,7 +27,7 @@ use crate::mutant::mutant;
 pub enum RecordSent {
     /// The record is written. It arrives unless the connection ends first.
     Sent,
-    /// There is no room now: the receiver has not read earlier records.
+    /// There is no room now in the ring or in the send queue, because earlier records are not read or not sent yet.
     Full,
     /// The receiver is not connected, or the cluster has no replies.
     Away,
@@ -163,7 +163,8 @@ impl RecordsOut {
         let words = bytes.div_ceil(WORD);
         let payload = &mut self.record[HEADER_WORDS..HEADER_WORDS + words];
         if let Some(last) = payload.last_mut() {
-            // The seal also covers the bytes after the record's last byte.
+            // The record's last word is written as a whole, and its unused bytes may be left from another peer's
+            // record.
             *last = 0;
         }
         copy_parts(parts, payload.as_mut_bytes());

@@ -212,7 +212,8 @@ impl Store {
         Some(stored.end)
     }
 
-    /// Removes a message. Returns the ring position after it, if it was in the mirror.
+    /// Empties the entry for a slot. Returns the ring position after its message, if that was in the mirror,
+    /// undelivered and in this slot.
     #[cold]
     pub(super) fn remove(&mut self, slot: u64) -> Option<u64> {
         let Stored { tag, aside, end, released, .. } = *self.by_slot.get(slot);

@@ -100,7 +100,7 @@ impl Streams {
         self.outbound.targets[target].resolve(fabric, links)
     }
 
-    /// Stops the stream to a follower whose connection ended.
+    /// Stops the stream to a follower whose connection ended or to which a transfer begins.
     pub(super) fn stop(&mut self, follower: ProcessId) {
         if let Some(target) = self.outbound.target_of(follower) {
             self.outbound.stop(target);
@@ -137,7 +137,7 @@ impl Streams {
         all && self.revoking.is_empty()
     }
 
-    /// Grants a member write access to its stream here.
+    /// Grants a member write access to its stream here, unless a revocation of that region is pending.
     pub(super) fn grant<F: Fabric>(&mut self, fabric: &mut F, to: ProcessId) {
         let Some(Some(stream)) = self.inbound.get_mut(to.index()) else { return };
         let pending = self.revoking.contains(&stream.ring.region);

@@ -19,7 +19,7 @@ pub(super) enum PeerProgress {
     Awaited,
     /// The target was started. It counts for flow control, and is written.
     Started,
-    /// The connection to the peer broke.
+    /// The target was stopped, for example because the connection to the peer broke, or it is no longer awaited.
     Stopped,
     /// The peer asked not to be waited for. The credits of the peer are still read, because they report when the
     /// request ends.
@@ -32,7 +32,7 @@ pub(super) enum PeerProgress {
 ///
 /// # Invariants
 /// - `report`, `elsewhere` and `freed` belong to the last start. While there is a `report`, `elsewhere` is older.
-/// - `staged` and `fanned` increase in both their numbers.
+/// - `fanned` increases in both its numbers. `staged` does, too, from one start to the next.
 /// - While `behind` is set, only records that it reads from staging are written to the peer.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -54,8 +54,7 @@ pub(super) struct Target {
     pub(super) pace: Pace,
     /// Writes whose source in staging may still be read: (request, position).
     pub(super) staged: VecDeque<(u64, u64)>,
-    /// Reads the records in staging that the target has yet to get, because it could not be written when it was
-    /// started.
+    /// Reads the records in staging that the target has yet to get.
     pub(super) behind: Option<RingReader>,
     /// The last request on the target's link before the start. The records that `behind` reads are written when that
     /// request is done.
@@ -144,8 +143,9 @@ impl Target {
         self.progress != PeerProgress::Awaited || !patient
     }
 
-    /// Returns whether a record can be written to this target at once, with no earlier one outstanding. No record is
-    /// written to a target that is not started, so it suffices that the owner does not wait for it.
+    /// Returns whether a record can be written to this target at once, and no earlier record is to be read from
+    /// staging. No record is written to a target that is not started, so it suffices that the owner does not wait for
+    /// it.
     #[inline]
     pub(super) fn is_plain(&self, links: &[PeerLink], patient: bool) -> bool {
         if !self.is_started() {
@@ -219,7 +219,7 @@ impl Target {
         self.behind = behind;
     }
 
-    /// Stops waiting for a peer that was never connected.
+    /// Stops waiting for a target that was never started.
     pub(super) fn give_up(&mut self) {
         if self.progress == PeerProgress::Awaited {
             self.progress = PeerProgress::Stopped;

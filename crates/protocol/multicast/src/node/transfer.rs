@@ -17,13 +17,14 @@
 //!    last one its application restores the state, at once.
 //! 4. The backlog is sent in the same way. The receiver's application makes each delivery as it arrives.
 //! 5. When the backlog is empty, the donor requests the current state from its state machine again, and sends it after
-//!    the last piece. The stream starts there. The transfer is complete when the receiver has installed the state.
+//!    the last piece. The stream starts there. The transfer is complete when the receiver has installed the state or,
+//!    if the receiver is a candidate, when the donor has sent it.
 //!
 //! # States
 //! - Donor: *none* → *snapshot* → *backlog* → *final* (the state is sent) → *none*; from *final* back to *backlog* if
 //!   the receiver asks again, or the connection broke. A transfer ends early, *given up*, for a [reason](GivenUp).
-//! - Receiver: *none* → *snapshot* → *backlog* → *none* (the state arrived, another transfer began, or no piece arrived
-//!   for too long).
+//! - Receiver: *none* → *snapshot* → *backlog* → *none* (the state arrived, another transfer began, one end gave the
+//!   transfer up, or no piece arrived for too long).
 //!
 //! # Invariants
 //! - **The application has a position of its own**: `applied`, the number of deliveries that the application has made,
@@ -33,11 +34,12 @@
 //!   and gets nothing twice, even if the donor dies between the snapshot and the state, and another donor continues.
 //! - **A state that counts more deliveries than the application has made is not passed to the state machine.** It marks
 //!   messages as delivered, so the application would miss them.
-//! - **A transfer has a name**: the donor (the sender), its life, and the donor's number for the freeze. A piece counts
-//!   only if it carries the name of the transfer that the receiver takes part in, and is the next one. The first piece
-//!   of a transfer with another name ends the previous one.
-//! - **A donor freezes once for a receiver.** Repeated requests find the transfer and change nothing. A donor serves
-//!   one receiver at a time; others wait for their turn.
+//! - **A transfer has a name**: the donor (the sender), its life, the donor's number for the freeze, and the
+//!   incarnation of the donor's history. A piece counts only if it carries the name of the transfer that the receiver
+//!   takes part in, and is the next one. The first piece of a transfer with another name ends the previous one, unless
+//!   that comes from another donor and still makes progress.
+//! - **A donor freezes once for a receiver.** Repeated requests find the transfer and begin no other one. A donor
+//!   serves one receiver at a time; others wait for their turn.
 //! - **A stopped stream restarts**, whether it was stopped for the transfer or with a connection. It restarts with the
 //!   leader's state at the end of the transfer. If no stream runs when the transfer ends, the donor sends the state
 //!   once more: a receiver that has installed an older state may not know that its stream is stopped, and would not ask
@@ -46,17 +48,17 @@
 //!   asks for the receiver's position again, and continues after the last piece that the receiver has. A receiver that
 //!   lost its memory names no transfer, and gets a new freeze.
 //! - **Memory is bounded and reported**: at the donor a backlog of `backlog_bytes` and a window of pieces; at the
-//!   receiver `snapshot_bytes`. A larger state is refused by the end that notices first, and both ends name both
-//!   numbers.
+//!   receiver `snapshot_bytes` and a window of pieces. A larger state is refused by the end that notices first, and
+//!   both ends report the size and the limit.
 //! - **A group begins its life with an application that has made no delivery.** An application with a state of a
 //!   history that has ended is reset first.
 //!
 //! # Pace
-//! The donor withholds credits of clients in two cases: as the backlog fills beyond one half, and while the backlog is
-//! sent, so that the receiver consumes more than is delivered ([`throttle`]). Clients keep `slowed_percent` of the
-//! previous rate. If the backlog is full at that share, the transfer is given up. A stalled receiver slows no client
-//! down: the donor withholds credits only while acknowledgements arrive. It gives each client some credit in each tick,
-//! so that no client expels it ([`pace`](super::pace)).
+//! The donor withholds credits of clients in two cases: as the backlog fills beyond one half, and while a backlog that
+//! is not short is sent, so that the receiver consumes more than is delivered ([`throttle`]). Clients keep
+//! `slowed_percent` of the previous rate. If the backlog is full at that share, the transfer is given up. A stalled
+//! receiver slows no client down: the donor withholds credits only while acknowledgements arrive. It credits at least
+//! one delivery in each tick, and clients take turns, so that clients hardly expel it ([`pace`](super::pace)).
 //!
 //! # Stalled receivers
 //! A receiver whose application restores a large state at once frees nothing meanwhile, and may be expelled like any
@@ -82,11 +84,12 @@ pub use self::reader::StateReader;
 pub use self::report::{GivenUp, TransferOutcome, TransferReport, TransferRole};
 pub(super) use self::throttle::{Load, Throttle};
 use crate::Incarnation;
-/// Bytes of a piece of a frozen state. Pieces of the backlog have about the same size.
+/// Maximum number of bytes in a piece of a frozen state. Pieces of the backlog have about the same size.
 pub(super) const PIECE_BYTES: usize = 16 << 10;
 /// Maximum number of pieces sent and not acknowledged.
 pub(super) const WINDOW: usize = 16;
-/// The receiver acknowledges pieces whose number is a multiple of this.
+/// Of the pieces with bytes of the frozen state, the receiver acknowledges those whose number is a multiple of this. It
+/// acknowledges all other pieces.
 const ACKNOWLEDGED_EVERY: u64 = 4;
 /// Ticks for which a donor waits for progress; 30 s by default. While the receiver's application restores a large
 /// state, the donor sees no progress.
@@ -105,16 +108,17 @@ pub(super) const STALLED: u64 = 250;
 pub(super) const BUSY: u64 = 25;
 /// Clients are slowed down only if the receiver made progress within this number of ticks.
 const HEEDS: u64 = 50;
-/// Ticks that a transfer must exceed before its receiver asks clients not to wait for it. Clients restart their rings
-/// to the receiver afterwards.
+/// Ticks that a transfer must last before its receiver asks clients not to wait for it. Clients restart their rings to
+/// the receiver afterwards, so a shorter transfer does not ask.
 pub(super) const ASIDE_AFTER: u64 = 2;
 /// Ticks between two queries to a receiver that does not answer.
 pub(super) const ASK_EVERY: u64 = 64;
 /// Ticks between two queries to a receiver that has not answered since its connection broke.
 pub(super) const ASK_PAUSED_EVERY: u64 = 8;
-/// Ticks until the next attempt after a transfer was given up for lack of room.
+/// Ticks until the next attempt after a transfer was given up because a limit was exceeded or the state could not be
+/// written.
 pub(super) const PAUSE: u64 = 1000;
-/// Ticks until the next attempt after a receiver accepted another donor's state.
+/// Ticks until the next attempt after a transfer was given up for another reason.
 pub(super) const YIELD: u64 = 25;
 /// Maximum number of reports that wait for the caller.
 const REPORTS: usize = 16;
@@ -141,7 +145,8 @@ pub(super) struct Want {
 pub(super) struct Transfers {
     pub(super) outgoing: Option<OutgoingTransfer>,
     pub(super) incoming: Option<IncomingTransfer>,
-    /// The incarnation of the last transfer from which the application accepted data.
+    /// The incarnation of the history to which the application's deliveries belong, while the application is ahead of
+    /// the state machine.
     pub(super) applied_in: Incarnation,
     /// Progress of the application of each process, indexed by process; `None` if the process has not reported it on
     /// this connection.

@@ -11,15 +11,15 @@ use crate::node::expelling::{Candidate, expelled};
 use crate::node::pace::Patience;
 
 impl<F: Fabric> Client<F> {
-    /// Sets how long a member may free nothing, while a majority of its group frees, before this client expels it;
-    /// [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. While the window or ring is full, a tenth of that time is
-    /// enough.
+    /// Sets how long a member may owe something and free nothing, while a majority of its group is ahead of it, before
+    /// this client expels it; [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. While the window or ring is full, a tenth
+    /// of that time is enough.
     pub fn set_expel_after(&mut self, lag: Duration) {
         self.expelling.patience = Patience::new(lag);
     }
 
     /// Expels members that are stalled. Call it every few milliseconds; `now` is the time since an arbitrary fixed
-    /// moment. A client that never calls it waits for each connected member.
+    /// moment. A client that never calls it waits for each member that counts.
     pub fn tick(&mut self, now: Duration) {
         let step = self.expelling.patience.look(now);
         let Client { expelling, sender, topology, .. } = self;
@@ -32,8 +32,8 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Returns the members that this client expelled and that have not reconnected. They do not delay the client, and
-    /// their group sends them the messages that they missed.
+    /// Returns the members that this client expelled and that have not reconnected. The client no longer waits for
+    /// them. When they reconnect, they get the messages that they missed.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.expelling.members()
     }

@@ -20,7 +20,7 @@ pub struct Reply<'a> {
 
 impl<F: Fabric> Client<F> {
     /// Takes the next record that a member sent to this client; the members are served in turn. The records of one
-    /// member arrive in order, each once. Records in flight are lost when a connection ends.
+    /// member arrive in order, each at most once. Records in flight are lost when a connection ends.
     ///
     /// [`step`](Client::step) detects records and this method takes them. Call it after every step until it returns
     /// `None`, also before waiting: a member whose ring is full cannot send until its records are taken. The call
@@ -28,7 +28,7 @@ impl<F: Fabric> Client<F> {
     pub fn next_reply(&mut self) -> Option<Reply<'_>> {
         let taken = self.replies.take(&mut self.fabric, &mut self.links);
         if self.replies.owes() || taken.is_some_and(|taken| taken.credits > 0) {
-            // The next step must send the credit.
+            // The next step must send or flush the credit.
             self.gate.resume();
         }
         let taken = taken?;
@@ -47,8 +47,8 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Sends a query to a member: the concatenation of `parts`. The next [`step`](Client::step) flushes it. A member
-    /// receives the queries of one client in order, and each once. Queries in flight are lost when the connection ends:
-    /// see [`query_rounds`](Client::query_rounds). The call copies the bytes and allocates nothing.
+    /// receives the queries of one client in order, and each at most once. Queries in flight are lost when the
+    /// connection ends: see [`query_rounds`](Client::query_rounds). The call copies the bytes.
     ///
     /// After [`RecordSent::Full`], a later [`step`](Client::step) returns true when there may be room again.
     pub fn query(&mut self, member: ProcessId, parts: &[&[u8]]) -> RecordSent {
@@ -62,7 +62,8 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Returns the number of connections on which this client has started to send queries to a member; 0 if there is no
-    /// such member. When the number increases, a query in flight may be lost, and so may its reply.
+    /// such member, or the cluster has no replies. When the number increases, a query in flight may be lost, and so may
+    /// its reply.
     #[must_use]
     pub fn query_rounds(&self, member: ProcessId) -> u64 {
         self.link_of(member).map_or(0, |link| self.queries.started(link).generation)

@@ -12,7 +12,7 @@ use crate::{Destination, END_OF_TIME, GroupId, Header, MessageId};
 
 impl<F: Fabric> Client<F> {
     /// Multicasts a message to groups, given in ascending order. With `notify`, members report at once when they have
-    /// delivered it, not only when a quarter of the window is free.
+    /// delivered it; see [`Wants::notify`].
     ///
     /// # Errors
     /// See [`SubmitError`]. The call then has no effect.
@@ -84,8 +84,7 @@ impl<F: Fabric> Client<F> {
             if self.fanout.as_ref().is_some_and(|fanout| fanout.is_other(lap)) {
                 writes += self.fan_out();
             }
-            // Each group's ring has its own lap, so the record is sealed again for each group. Sealing writes only the
-            // record's head, so the body is encoded again.
+            // Each group's ring has its own lap, so the record is sealed for each group.
             let body = &mut self.record[HEADER_WORDS..HEADER_WORDS + bytes.div_ceil(8)];
             Header::encode(sequence, payload_bytes, wants.notify, &self.destinations, body);
             if wants.sync {
@@ -178,8 +177,8 @@ impl<F: Fabric> Client<F> {
     #[cold]
     fn why_superseded(&self) -> SubmitError {
         match self.reset.iter().position(|reset| *reset) {
-            // A group that was reset does not know this process, and messages to it may be lost. Therefore this process
-            // multicasts to no group any more.
+            // A group that was reset does not know this process, and messages to it may be lost. That is more useful to
+            // the caller than the fact that another process took over.
             Some(group) => SubmitError::GroupReset { group: group as u16 },
             None => SubmitError::Superseded { client: self.sender.client().0 },
         }

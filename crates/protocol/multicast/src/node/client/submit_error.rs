@@ -2,22 +2,25 @@
 
 use thiserror::Error;
 
-/// The reason why a message was not multicast. The submission had no effect.
+/// The reason why a message was not multicast. The submission had no other effect than to begin to open the groups, if
+/// they were not open.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum SubmitError {
-    /// A window, a ring or a send queue is full. Call [`Client::step`](super::Client::step) until there is room.
+    /// A window, a ring or a send queue is full, or an earlier copy by the network may still land in the ring. Call
+    /// [`Client::step`](super::Client::step) until there is room.
     #[error("no room at group {group} now; wait for deliveries")]
     Busy {
         /// Index of the group.
         group: u16,
     },
-    /// No majority of the group, or of the home group of the client id, is connected.
+    /// No majority of the group is connected, or the group has not agreed on this process's first slot yet. The group
+    /// is the client id's home group while that has not assigned a generation to this process.
     #[error("group {group} is not connected")]
     NotConnected {
         /// Index of the group.
         group: u16,
     },
-    /// The payload is too long.
+    /// The payload is too long, including 8 bytes for [`Wants::not_before`](super::Wants::not_before) if that is set.
     #[error("a message of {bytes} bytes; the cluster accepts up to {limit}")]
     TooLong {
         /// Length of the payload in bytes.
@@ -57,8 +60,8 @@ pub enum SubmitError {
         /// The client id.
         client: u16,
     },
-    /// Another process took over this client id, so this one can do nothing more. Its messages that are not known to be
-    /// delivered may be lost.
+    /// Another process took over this client id, or a group gave this process up, so this process can multicast nothing
+    /// more. Its messages that are not known to be delivered may be lost.
     #[error("another process took over the client id c{client}")]
     Superseded {
         /// The client id.

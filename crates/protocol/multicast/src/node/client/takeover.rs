@@ -61,7 +61,7 @@ impl Takeover {
         group == self.home || self.generation.is_some() && self.wanted.contains(group)
     }
 
-    /// Completes a hello to members of a group, which so far names only the start of the ring.
+    /// Adds the state of the takeover to a hello to members of a group.
     pub(super) fn fill(&self, hello: Hello, group: GroupId) -> Hello {
         let above = if group == self.home { self.above } else { 0 };
         Hello { begun: self.is_opened(group), generation: self.generation, above, ..hello }
@@ -78,7 +78,7 @@ impl<F: Fabric> Client<F> {
         self.takeover.wanted = to.iter().copied().collect();
     }
 
-    /// Opens groups that were not wanted before.
+    /// Begins to open groups that were not wanted before.
     pub(super) fn want(&mut self, to: &[GroupId]) {
         for group in to.iter().copied() {
             if self.topology.has_group(group) && !self.takeover.wanted.contains(group) {
@@ -193,8 +193,9 @@ impl<F: Fabric> Client<F> {
     /// Handles the report of a group that knows another process of this client id with a larger generation. Usually
     /// that process took over from this one. But if the home group considers this process the latest, the other process
     /// ran before the home group lost all memory; then this process requests a larger generation. A process that has
-    /// multicast cannot get a new generation. If its home group was reset, the process marks that group as reset and
-    /// continues at the other groups. Returns whether anything changed.
+    /// multicast, or has opened another group than its home group, cannot get a new generation. If its home group was
+    /// reset, the process marks that group as reset and continues at the other groups. Returns whether anything
+    /// changed.
     fn be_outnumbered(&mut self, group: GroupId, smallest: u64) -> bool {
         let home = self.takeover.home;
         let begun = self.submitted > 0

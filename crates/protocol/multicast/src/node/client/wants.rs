@@ -3,8 +3,8 @@
 /// Options of a message: the reports that the client wants, and properties of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Wants {
-    /// `true` if members report at once when they have delivered the message, not only when a quarter of the window is
-    /// free.
+    /// `true` if members report at once when they have delivered the message. Otherwise they may wait until a quarter
+    /// of the window or of the ring is free, or until they are idle.
     pub notify: bool,
     /// `true` if members report at once when they have read the message; see
     /// [`Client::synced_up_to`](super::Client::synced_up_to).

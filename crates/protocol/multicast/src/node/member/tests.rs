@@ -1,5 +1,6 @@
-//! Tests of what members report to a client about earlier processes with its client id. The members know of those
-//! processes only by no-ops, because the members that held the messages have lost their memory.
+//! Tests of members: what they report to a client about earlier processes with its client id, and how they send
+//! transfer pieces and restart streams. The members know of the earlier processes only by no-ops, because the members
+//! that held the messages have lost their memory.
 
 use std::sync::Arc;
 use std::time::Duration;

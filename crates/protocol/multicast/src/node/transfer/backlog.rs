@@ -11,9 +11,9 @@ use crate::node::app::Delivered;
 use crate::{Ballot, ClientId, DestinationGroups, GroupId, Incarnation, MessageId, Timestamp};
 
 /// Words of an entry before its groups: number; client (16 bits), bytes of payload (32) and number of words for groups
-/// (16); sequence; time; group of the time (16), whether it is enveloped (1) and groups (47); ballot.
+/// (16); sequence; time; group of the time (16), whether the payload is enveloped (1) and groups (47); ballot.
 ///
-/// Group n has bit 17 + n. If a group has no bit, each group has a word after the entry instead. With neither bits nor
+/// Group n has bit 17 + n. If a group has no bit, each group has a word after these six instead. With neither bits nor
 /// words, the group of the time is the only one. The payload follows.
 const HEADER: usize = 6;
 const GROUPS_SHIFT: u32 = 48;

@@ -33,7 +33,7 @@ pub(in crate::node) struct IncomingTransfer {
     pub(in crate::node) position: u64,
     /// Tick at which the first piece arrived.
     pub(in crate::node) began: u64,
-    /// Tick at which the last piece arrived.
+    /// Tick at which the transfer last made progress: a piece was accepted, or the application had room again.
     pub(in crate::node) heard: u64,
     /// `true` if an acknowledgement is due.
     pub(in crate::node) answers: bool,

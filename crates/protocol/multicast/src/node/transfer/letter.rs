@@ -15,9 +15,9 @@
 //! are the tail of the letter.
 //!
 //! In `Standing`, word 4 is the number of deliveries that the sender's application has made, and word 5 is the piece
-//! that the sender waits for, or 0 if it takes part in no transfer. Words 6 and 7 are 0 except in three kinds: in `End`
-//! the bytes of the whole state, and 0; in `Deliveries` the origin of their history, number (32) and tag (32), and 0;
-//! in `GivenUp` the bytes and the limit.
+//! that the sender waits for, or 0 if it takes part in no transfer. In `GivenUp`, word 4 is 0 and word 5 is the reason.
+//! Words 6 and 7 are 0 except in three kinds: in `End` the bytes of the whole state, and 0; in `Deliveries` the origin
+//! of their history, number (32) and tag (32), and 0; in `GivenUp` the bytes and the limit.
 
 use super::{GivenUp, Standing};
 use crate::Incarnation;

@@ -191,7 +191,7 @@ impl OutgoingTransfer {
             }
             // An outdated report: everything before its piece is already acknowledged.
             Some((name, next)) if name == self.name && next < self.first && !self.paused => true,
-            // The receiver has received nothing yet.
+            // No piece is acknowledged, so all of them can be sent again.
             _ if self.first == 1 => {
                 if std::mem::take(&mut self.paused) {
                     self.next = 1;

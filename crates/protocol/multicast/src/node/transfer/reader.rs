@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Reads a state in the order in which its donor wrote it. Bytes that have been read are freed.
+/// Reads a state in the order in which its donor wrote it. Each chunk is freed when all of it has been read.
 #[derive(Debug)]
 pub struct StateReader<'a> {
     chunks: &'a mut VecDeque<Vec<u8>>,

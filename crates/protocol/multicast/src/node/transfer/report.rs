@@ -14,8 +14,8 @@ pub enum TransferRole {
     Receiver,
 }
 
-/// The reason why a transfer ended before the receiver had the state. Unless the state is too large, the receiver asks
-/// again.
+/// The reason why a transfer ended before the receiver had the state. If the receiver still needs a state, it asks
+/// again, and the next attempt begins after a pause.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GivenUp {
     /// The state is larger than the limit.
@@ -41,10 +41,12 @@ pub enum GivenUp {
     /// The receiver made no progress for too long, or its connection was broken for too long.
     #[error("the receiver makes no progress")]
     Silent,
-    /// The receiver accepted another donor's state, or restarted.
+    /// The receiver no longer takes part, for example because it accepted another donor's state, caught up otherwise,
+    /// or restarted.
     #[error("the receiver no longer takes part in the transfer")]
     Abandoned,
-    /// The donor no longer leads. The new leader is the next donor.
+    /// The donor no longer leads, or its group began another incarnation, or it adopts another member's state itself.
+    /// The new leader is the next donor.
     #[error("the group has another leader, which is the next donor")]
     LeaderChanged,
     /// The donor's application could not write its state.

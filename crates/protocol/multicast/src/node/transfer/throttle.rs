@@ -24,7 +24,7 @@ pub(in crate::node) struct Throttle {
     last: Load,
 }
 
-/// The deliveries of a donor that its receiver lacks.
+/// The progress of a transfer in one tick, from which the limit follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::node) struct Load {
     /// Deliveries that the donor's application has made.
