@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use crate::{Destination, GroupId};
 
-/// The messages that a client waits for. Of the messages that are not known to be delivered, each group has at most as
-/// many as its window has slots, however far the client is ahead at other groups.
+/// The messages that a client waits for. At each group, at most a window of messages is not known to be delivered,
+/// however far the client is ahead at other groups.
 #[derive(Debug)]
 pub(super) struct InFlight {
     groups: Vec<Waiting>,

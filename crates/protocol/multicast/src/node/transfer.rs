@@ -88,8 +88,8 @@ use crate::Incarnation;
 pub(super) const PIECE_BYTES: usize = 16 << 10;
 /// Maximum number of pieces sent and not acknowledged.
 pub(super) const WINDOW: usize = 16;
-/// Of the pieces with bytes of the frozen state, the receiver acknowledges those whose number is a multiple of this. It
-/// acknowledges all other pieces.
+/// A piece with bytes of the frozen state is acknowledged if its number is a multiple of this. All other pieces are
+/// acknowledged.
 const ACKNOWLEDGED_EVERY: u64 = 4;
 /// Ticks for which a donor waits for progress; 30 s by default. While the receiver's application restores a large
 /// state, the donor sees no progress.
