@@ -1,6 +1,6 @@
 //! The multicast with the guarantees of EFA: writes and completions in any order, and every request takes an entry in
-//! the completion queue. Single cache lines are inline, as with a fabric that copies them while posting. The multicast
-//! refuses a fabric that does not copy them.
+//! the completion queue. At least single cache lines are inline, as with a fabric that copies them while posting. The
+//! multicast refuses a fabric that does not copy them.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -20,7 +20,7 @@ type Net = FaultInjector<SimFabric>;
 const SALT: u64 = 7;
 const GROUPS: [usize; 2] = [3, 1];
 const CLIENTS: u16 = 2;
-/// Messages of each client.
+/// Number of messages that each client multicasts.
 const MESSAGES: u64 = 60;
 /// Virtual time limit, in nanoseconds.
 const DEADLINE_NS: u64 = 200_000_000;
@@ -145,7 +145,8 @@ impl Run {
         self.clients.iter().all(|(_, sent)| *sent == MESSAGES) && self.history.deliveries >= self.expected
     }
 
-    /// Runs until all messages are delivered. Returns the violated properties.
+    /// Runs until all messages are delivered, or until the time limit. Returns the violated properties, and the number
+    /// of completions reported before earlier ones.
     fn finish(mut self) -> (Vec<&'static str>, u64) {
         while let Some(due) = self.world.next(DEADLINE_NS) {
             let Due::Step { process, now_ns } = due else { continue };

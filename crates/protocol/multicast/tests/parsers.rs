@@ -1,4 +1,4 @@
-//! Arbitrary input from other processes is parsed and processed without panic. Each test has 256 cases;
+//! Arbitrary input from other processes is parsed and processed without panic. Each test has at least 256 cases;
 //! `PROPTEST_CASES` sets another number. (Coverage-guided fuzzing needs a nightly compiler and is not set up.)
 #![forbid(unsafe_code)]
 
@@ -137,7 +137,8 @@ fn headers() -> impl Strategy<Value = (Vec<u64>, usize)> {
     )
 }
 
-/// Draws words that look like items more often than random ones do: with a valid version and kind, and few groups.
+/// Draws words that look like items more often than random ones do: with small versions, kinds and numbers of groups,
+/// which are often valid.
 fn plausible_words() -> impl Strategy<Value = Vec<u64>> {
     let first = (0..8_u64, 0..5_u64, 0..5_u64, 0..3_u64, 1..4_u64, 0..1_u64 << 24).prop_map(
         |(kind, groups, position, client, version, slot)| {
@@ -313,7 +314,7 @@ struct Victim {
     topology: Arc<Topology>,
     /// Indexed by client: the destination groups of its messages, as masks that repeat.
     masks: [[u16; 4]; 2],
-    /// Indexed by client: the next slot of its ring.
+    /// Indexed by client: the slot of its next message.
     received: [u64; 2],
     counter: u64,
 }
@@ -334,11 +335,11 @@ impl Victim {
         self.topology.group_ids().filter(|group| mask >> group.0 & 1 == 1).collect()
     }
 
-    /// Returns an input that a correct peer might send, and the sender.
+    /// Returns an input, mostly one that a correct peer might send, and its sender.
     fn sound(&self, input: &Input) -> (u16, Owned) {
         let slot = self.replica.first_held(ClientId(input.client)) + input.ahead;
         let groups = self.groups(input.client, slot);
-        // Stream entries come from the leader of the member's group.
+        // Assignments are those of the member's own group.
         let own = groups.iter().position(|group| *group == self.replica.group()).unwrap_or(0);
         let position = if input.kind == 1 { own } else { input.group.index(groups.len()) };
         let group = groups[position];
@@ -428,8 +429,8 @@ impl Input {
     }
 }
 
-/// Sends sealed garbage from any process: the member does not panic, and refused input changes nothing. Enough of it
-/// must be accepted, refused and delivered, otherwise the test proves nothing.
+/// Passes valid and invalid input from any process to a member: the member does not panic, and refused input changes
+/// nothing. Enough of the input must be accepted, refused and delivered, otherwise the test proves nothing.
 #[test]
 fn garbage_never_panics_a_member() {
     let members = prop_oneof![Just(0_u16), Just(1), Just(3), Just(4), Just(6)];

@@ -1,5 +1,6 @@
 //! A process promises a ballot, loses its memory, and is admitted by a ballot that is not larger: by the same one,
-//! whose candidate had asked it, or by a smaller one, whose candidate was slow.
+//! whose candidate had asked it, or by a smaller one, whose candidate was slow. Further cases of lost memory are here,
+//! too.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, ClientId, Mutant, Replica, Variant};
@@ -93,8 +94,9 @@ fn message_held_in_a_promised_ballot_survives_admission_by_the_same_ballot() {
     assert_eq!(delivered, [1; 3], "two members held it");
 }
 
-/// One of three members promises a ballot, loses its memory, and is admitted by a smaller one that the third member
-/// promised before that ballot began. The member must not count in both ballots.
+/// One of three members promises a ballot, and loses its memory. The slow candidate of a smaller ballot, which the
+/// third member promised before the larger ballot began, could admit the member. The member must not count in both
+/// ballots.
 #[test]
 fn process_that_forgot_a_promise_is_not_admitted_by_a_smaller_ballot() {
     let (slow, forgets, fast) = (0, 1, 2);

@@ -34,8 +34,8 @@ pub(crate) struct Cluster {
     pub(crate) sent: HashMap<MessageId, Sent>,
     /// The words of each message.
     bodies: HashMap<MessageId, Vec<u64>>,
-    /// Life of each client's process, indexed by client, if members count for the process only when they know its first
-    /// slot.
+    /// Life of the client's present process, by client, for client ids that another process took over (`follow`). A
+    /// member counts for such a process only when the member knows its first slot.
     pub(crate) lives: HashMap<u16, u64>,
     /// Client and member pairs that are not connected yet: the client's process writes nothing there.
     strangers: HashSet<(u16, u16)>,
@@ -120,7 +120,8 @@ impl Cluster {
         self.members.iter().filter(here).filter(failed).count()
     }
 
-    /// Runs one step of one member. If `until` is given, the member crashes after that many of its writes were posted.
+    /// Runs one step of one member. If `until` is given, only that many of the member's writes are posted, because the
+    /// caller then crashes the member.
     pub(crate) fn step<F>(
         &mut self,
         process: u16,
@@ -301,7 +302,7 @@ impl Cluster {
         let sender = self.senders[usize::from(client)].as_mut().expect("a client that lives");
         let mut destinations = Vec::new();
         let sequence = sender.number(groups, &mut destinations);
-        // Only every other message names a time, because messages without one take another path through the codecs.
+        // At most every other message names a time, because messages without one take another path through the codecs.
         let after = if sequence.is_multiple_of(2) { learned } else { 0 };
         let mut words = vec![0; Header::words(groups.len())];
         let bytes = if after > 0 { 8 } else { 0 };
@@ -330,7 +331,7 @@ impl Cluster {
     }
 
     /// Delivers the hello of a dead client's successor to a member. The member then forwards the successor's request to
-    /// begin. Only `left` more of the dead client's messages arrive at the member.
+    /// begin. At most `left` more of the dead client's messages arrive at the member.
     pub(crate) fn succeed(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("client {client} has a successor at {process}"));
@@ -338,7 +339,7 @@ impl Cluster {
         self.ask_to_open(process)
     }
 
-    /// Begins another process with a client id, if these members forward its request. The process continues after the
+    /// Begins another process with a client id: these members forward its request. The process continues after the
     /// slots of earlier processes, all of which are done.
     pub(crate) fn begin(&mut self, client: u16, generation: u64, members: &[u16]) -> Result<(), String> {
         if let Some(sender) = &mut self.senders[usize::from(client)] {
@@ -370,7 +371,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes a member give up a dead client, which was away for too long. No process follows the client. Only `left`
+    /// Makes a member give up a dead client, which was away for too long. No process follows the client. At most `left`
     /// more of the client's messages arrive.
     pub(crate) fn give_up(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
@@ -418,7 +419,8 @@ impl Cluster {
         most.unwrap_or(0) >= self.topology.majority(group) as usize
     }
 
-    /// Connects the process with a client id to a member. Only `left` more of the previous process's messages arrive.
+    /// Connects the process with a client id to a member. At most `left` more of the previous process's messages
+    /// arrive.
     pub(crate) fn greet(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         if self.strangers.remove(&(client, process)) {
             self.lose_client(client, process, left)?;

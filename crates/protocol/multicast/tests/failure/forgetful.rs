@@ -1,5 +1,5 @@
-//! Groups whose members lose their memory, one after the other, while messages of old campaigns are in flight. At every
-//! moment half of the connections are stalled, and the choice of that half changes. No two members deliver in different
+//! Groups whose members lose their memory, one after the other, while messages of old campaigns are in flight. Each
+//! connection is stalled with probability 1/2, drawn again from time to time. No two members deliver in different
 //! orders, and synced messages are delivered.
 //!
 //! These runs find the error that a ballot also admits processes that asked for admission after the ballot's campaign

@@ -11,7 +11,8 @@ use super::net::Log;
 pub(crate) struct Sent {
     pub(crate) id: MessageId,
     pub(crate) to: Vec<u16>,
-    /// `true` if its client did not crash before it had written the message to all destinations.
+    /// `true` if the message must be delivered: its client wrote it to all members of its destinations, and, if another
+    /// process took over the client id, it was synced by then.
     pub(crate) whole: bool,
     /// Time that the final time of the message must exceed.
     pub(crate) after: u64,
@@ -59,7 +60,7 @@ pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) ->
 }
 
 /// Checks agreement and validity: all members that are up have delivered all messages that any member delivered and all
-/// messages that living clients multicast.
+/// messages that must be delivered ([`Sent::whole`]).
 pub(crate) fn complete(
     topology: &Topology,
     up: &[(u16, GroupId, &Log)],

@@ -2,7 +2,7 @@
 //! dead clients. When the faults are over, each run continues until everything is delivered.
 //!
 //! Every step passes through the real codecs. The seed determines a run. `STENTOR_WALK_STEPS` sets the number of steps
-//! of each cluster.
+//! of each cluster in `walk`.
 #![forbid(unsafe_code)]
 
 mod abandoned;

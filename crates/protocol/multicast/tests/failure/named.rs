@@ -19,7 +19,8 @@ fn first_delivers(cluster: &Cluster) -> Vec<u16> {
     cluster.members[0].log.iter().map(|(id, _)| id.client.0).collect()
 }
 
-/// Delivers all messages in flight, also after ticks, until all members that are up have all messages.
+/// Processes all messages in flight, and ticks all members, in 20 rounds. Afterwards all members that are up must have
+/// all messages.
 fn finish(cluster: &mut Cluster) -> Result<(), String> {
     for _ in 0..20 {
         let mut moved = true;
@@ -200,9 +201,9 @@ fn the_highest_ballot_per_message_breaks_order_in_five_steps() {
     assert!(flaw.starts_with("c0:1 at") || flaw.contains("different orders"), "m1 beside m2: {flaw}");
 }
 
-/// More than f members of a group are dead: messages that need them wait, whatever is tried and however long. Nothing
-/// is delivered that a dead member may have delivered differently. Two of the dead members restart without memory: that
-/// is not enough to continue, either.
+/// The majority of a group is dead. Messages to the group wait, whatever is tried and however long. Nothing is
+/// delivered that a dead member may have delivered differently. Two of the dead members restart without memory: that is
+/// not enough to continue, either.
 #[test]
 fn without_a_majority_everybody_waits_and_nothing_wrong_is_delivered() {
     for sizes in [&[3][..], &[5], &[3, 1]] {

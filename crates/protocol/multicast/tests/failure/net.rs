@@ -22,7 +22,7 @@ pub(crate) enum Parcel {
     Held(ClientId, u64),
     /// An item.
     Item(Vec<u64>),
-    /// A peer message, with the application's state.
+    /// A peer message, with the application's state if it carries one.
     PeerMessage(Vec<u64>, Option<Log>),
 }
 

@@ -209,7 +209,8 @@ impl Run {
         self.check()
     }
 
-    /// Restarts all members, elects a leader for each group, and processes all messages in flight.
+    /// Restarts all members that are down, processes all messages in flight, makes a member of each group without a
+    /// leader campaign, and ticks all members.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         for process in 0..self.cluster.members.len() as u16 {
             if !self.cluster.is_up(process) {
@@ -354,7 +355,7 @@ fn time_entries_of_v1_survive_faults() {
     walk_as(Run::with_times, Variant::V1, 30_000);
 }
 
-/// Rejoins, changes of the leader and lost connections must not only be attempted: some must succeed.
+/// Different seeds lead to different runs, and the same seed leads to the same run.
 #[test]
 fn runs_differ() {
     let run = |seed| {
@@ -366,7 +367,7 @@ fn runs_differ() {
     assert_eq!(run(1), run(1), "a run is decided by its seed");
 }
 
-/// Finds the mutants that only a failure reveals, except two that need too specific a failure: `named` finds those.
+/// Finds these mutants. Other tests of this folder find mutants that need a more specific failure.
 #[cfg(feature = "plants")]
 #[test]
 fn mutants_are_found() {

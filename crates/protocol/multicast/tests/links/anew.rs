@@ -162,8 +162,8 @@ fn remaining_member_continues_with_its_state_when_its_group_is_reset() {
     }
 }
 
-/// The remaining member campaigns again and again, while an operator resets the group without it. Its peer messages do
-/// not displace the reset, whenever they arrive.
+/// The remaining member campaigns while an operator resets the group without it. The member's peer messages do not
+/// displace the reset, whenever they arrive.
 #[test]
 fn a_reset_is_not_lost_beside_a_campaign() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
@@ -346,7 +346,7 @@ fn a_group_is_founded_in_time_although_its_members_rest() {
     let wait_ns = u64::from(ReplicaConfig::FOUNDING_TICKS) * 2_000_000;
     bed.run(3 * LOOK_NS);
     assert!(bed.members.iter().all(|member| member.replica().is_joining()), "it looks some times");
-    // The founder's wait ends with a tick, and not with the fifth one after that.
+    // The founder's wait ends with the first tick after its duration, not several ticks later.
     bed.run(wait_ns + 4 * LOOK_NS);
     assert!(bed.members.iter().all(|member| !member.replica().is_joining()), "it is founded");
 }

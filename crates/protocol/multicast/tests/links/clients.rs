@@ -93,8 +93,7 @@ fn processes_of_a_client_id_follow_each_other_while_another_group_is_down() {
     }
 }
 
-/// Groups keep records of a client id's earlier processes exactly until all other groups have finished with those
-/// processes.
+/// Groups drop records of a client id's earlier processes when all other groups have finished with those processes.
 #[test]
 fn records_of_earlier_processes_are_dropped_when_all_groups_are_done() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);

@@ -2,7 +2,8 @@
 //! another one.
 //!
 //! No record written on an earlier connection, or by an earlier process, may count on a later one. Here, members that
-//! have lost their memory may join, so that their links can be observed. These tests ignore what their replicas do.
+//! have lost their memory may join, so that their links can be observed. The modules also test what depends on links:
+//! changes of the leader, transfers of state, reads, replies and time entries.
 #![forbid(unsafe_code)]
 
 mod absent;

@@ -96,7 +96,8 @@ fn one_follower_is_enough_and_none_is_not() {
     assert!(bed.is_confirmed(0, round));
 }
 
-/// A leader that is partitioned from its group, and does not know that another one leads by now, is never confirmed.
+/// Partitions a leader from its group, which does not know that another one leads by now. Returns whether the first
+/// leader is confirmed, and whether the other one is.
 fn stale_leader(mutant: Mutant) -> (bool, bool) {
     let mut bed = connected(&[3], mutant);
     let long = 8 * RECONNECTED_NS;

@@ -8,7 +8,7 @@ use stentor_multicast::MessageId;
 
 use crate::bed::{Bed, RECONNECTED_NS, limits};
 
-/// The outcomes of messages in flight to both survivors.
+/// Numbers of messages in flight to all three groups that were delivered, and that were passed as no-ops.
 #[derive(Default, Debug)]
 struct Ends {
     delivered: u32,

@@ -34,7 +34,7 @@ fn idle_group_delivers_time_entries_at_all_members_under_any_leader() {
     for (seed, network) in (0..6).zip([NetworkModel::adversarial(), NetworkModel::unordered()].into_iter().cycle()) {
         let mut bed = Bed::with_time_entries(&[3, 1], network, seed);
         bed.run(RECONNECTED_NS);
-        // Orders more than a window of time entries, without a client that grants credits.
+        // Orders more time entries than a window has slots.
         let mut ordered = order(&mut bed, 0, 40);
         assert_eq!(bed.order_time(1, 0), None, "it does not lead");
         // A time entry may be in flight when the leader dies. The leader's successor repeats the entry, or reuses its
@@ -87,7 +87,8 @@ fn time_entries_are_ordered_among_the_messages_of_clients() {
     assert!(bed.delivered.iter().all(|delivered| *delivered == first));
 }
 
-/// The time of the group advances with its leader's clock, and an entry gets the time that is requested.
+/// The time of the group advances with its leader's clock, and an entry gets a later time than the one that was
+/// requested.
 #[test]
 fn a_leader_knows_when_a_time_has_come() {
     const BEGIN: u64 = 1_795_000_000_000_000_000;

@@ -179,7 +179,7 @@ fn transfer_resumes_where_a_broken_connection_ended_it() {
 struct Outcome {
     /// `true` if all members have all messages, each once.
     complete: bool,
-    /// Number of freezes at both donors.
+    /// Number of freezes at all donors.
     freezes: u32,
     restores: usize,
     torn: u32,

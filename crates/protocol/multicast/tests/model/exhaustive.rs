@@ -9,9 +9,9 @@ use super::scenario::Scenario;
 use super::verdict::REAL_TIME_PATH;
 use super::{asked, say};
 
-/// Searches all states. No property may fail, every state that must be possible must have been seen, and every run must
-/// have used exactly the writes of the formulas. There must be `at_least` this many states, so that a search that has
-/// become trivial is detected.
+/// Searches all states. No property may fail, every state that must be possible must have been seen, and the longest
+/// run must have used exactly the writes of the formulas. There must be `at_least` this many states, so that a search
+/// that has become trivial is detected.
 fn verify(scenario: Scenario, at_least: usize) {
     let late = scenario.messages.iter().filter(|message| message.late).count();
     let depth = 1 + late + scenario.writes();
@@ -82,7 +82,7 @@ fn groups_of_1_and_3_and_of_3_and_1_that_take_minutes() {
     }
 }
 
-/// Three messages in one group of three, from three clients, from one, and from two. Some windows wrap.
+/// Three messages in one group of three, from three clients, from one, and from two.
 #[test]
 fn one_group_of_3_with_three_messages() {
     let to: &[u16] = &[0];
@@ -163,7 +163,7 @@ fn groups_of_2_and_2() {
     two_groups([2, 2], false, [2000, 1000, 1800, 1000, 60_000, 18_000]);
 }
 
-/// The largest of the configurations above: half of the total time.
+/// Larger configurations of the kinds above, which run only with `STENTOR_MODEL=minutes` or `large`.
 #[test]
 fn largest_configurations_that_take_minutes() {
     if asked(true) {

@@ -3,7 +3,7 @@
 //! `exhaustive` searches small clusters completely (stateright, breadth first; states are identified by a 64-bit hash).
 //! `mutants` proves that it detects dropped rules. `walk` runs larger clusters at random. `failing` searches with
 //! failures. Every search prints its result, even if the output of tests is captured. `STENTOR_MODEL=large` adds
-//! configurations that take minutes; `STENTOR_MODEL=minutes` adds only those with failures that end in a few minutes.
+//! configurations that take minutes; `STENTOR_MODEL=minutes` adds only those that end in a few minutes.
 #![forbid(unsafe_code)]
 
 mod exhaustive;

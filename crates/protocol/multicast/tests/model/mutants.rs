@@ -1,4 +1,4 @@
-//! Tests that the exhaustive search detects every rule of the protocol that a mutant drops.
+//! Tests that the exhaustive search detects these mutants, each of which drops a rule of the protocol.
 
 use std::collections::BTreeSet;
 

@@ -19,7 +19,7 @@ pub(crate) enum Wire {
     Body { client: u16, to: u16 },
     /// The leader's dense stream.
     Stream { from: u16, to: u16 },
-    /// Timestamps and acknowledgements.
+    /// Timestamps and acknowledgements; with failures, also peer messages and forwarded bodies.
     Control { from: u16, to: u16 },
 }
 

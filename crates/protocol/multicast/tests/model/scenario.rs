@@ -157,9 +157,10 @@ impl Scenario {
         first.client != second.client && first.to.iter().any(|group| second.to.contains(group))
     }
 
-    /// Returns the writes of the whole run, by the formulas of the protocol's counts. For a message to g groups with N
-    /// members in all, the client writes N bodies. In a group of p members, the leader writes (g−1)+(p−1), and in
-    /// addition with V2 p−1 if g > 1 and N−1 if p = 1, with V1 (p−1)(g−1)+N−1; each follower writes N−1.
+    /// Returns the number of writes of the whole run, by the formulas of the protocol's counts. For a message to g
+    /// groups with N members in all, the client writes N bodies. In a group of p members, the leader writes
+    /// (g−1)+(p−1), and in addition with V2 p−1 if g > 1 and N−1 if p = 1, with V1 (p−1)(g−1)+N−1; each follower writes
+    /// N−1.
     pub(crate) fn writes(&self) -> usize {
         self.messages.iter().map(|message| self.writes_of(&message.to)).sum()
     }

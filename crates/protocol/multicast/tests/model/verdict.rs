@@ -1,8 +1,8 @@
-//! The properties of the multicast, judged on the deliveries of every member so far.
+//! The properties of the multicast (M1 to M9 in `docs/guarantees.md`), judged on the deliveries of every member so far.
 //!
-//! No process fails here, so every message is delivered in the end. A message that a member has not delivered yet will
-//! follow everything that the member has delivered: such pending pairs count as ordered. That detects a gap (M5) as
-//! soon as it opens.
+//! Members that do not fail deliver every message in the end. A message that a member has not delivered yet will follow
+//! everything that the member has delivered: such pending pairs count as ordered. That detects a gap (M5) as soon as it
+//! opens.
 
 use stentor_multicast::Timestamp;
 
@@ -130,7 +130,8 @@ fn session_order(scenario: &Scenario, mut before: [u32; 32], submitted: u32) -> 
     if any && has_cycle(before, scenario.messages.len()) { SESSION.0 } else { 0 }
 }
 
-/// Removes messages that nothing precedes; the messages that remain are on a cycle or follow one.
+/// Returns whether the order has a cycle: removes messages that nothing precedes; the messages that remain are on a
+/// cycle or follow one.
 fn has_cycle(before: [u32; 32], messages: usize) -> bool {
     let mut left = (1_u64 << messages) as u32 - 1;
     loop {

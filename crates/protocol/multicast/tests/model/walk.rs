@@ -225,7 +225,7 @@ fn random_walks_of_v1() {
     walk(Variant::V1, 30_000);
 }
 
-/// Finds the mutants that need more than two messages or a window that wraps.
+/// Finds these mutants. Some of them need more than two messages or a window that wraps.
 #[cfg(feature = "plants")]
 #[test]
 fn random_walks_find_mutants() {

@@ -11,7 +11,7 @@ use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, first_wo
 /// The second message of client 0 to both groups: slot 1 at group 0, slot 2 at group 1.
 const SECOND: &[(u16, u64)] = &[(0, 1), (1, 2)];
 
-/// The time that a follower waits before it asks for its leader's state.
+/// Number of ticks that a follower waits before it asks for its leader's state.
 const RETRY_TICKS: u32 = 4 * ReplicaConfig::RETRY_TICKS as u32;
 
 fn entry(sequence: u64, to: &[(u16, u64)], times: &[u64], decided: bool) -> AssignedSlot {

@@ -45,7 +45,7 @@ fn successions(effects: &[Effect]) -> Vec<(Head, bool)> {
     effects.iter().filter_map(entry).collect()
 }
 
-/// Returns a leader. Another member of its group has processed all entries.
+/// Returns member 0, which leads. Members 1 and 2 have installed its first ballot.
 fn leader(sizes: &[usize], mutant: Mutant) -> Process {
     let mut leader = Process::planted(sizes, 0, mutant);
     for member in 1..3 {
@@ -121,7 +121,7 @@ fn lead_with_third(leader: &mut Process, me: u16) -> Ballot {
 }
 
 /// Member 1 answered under the first ballot, and has lost its memory since. Its answer does not show what others hold
-/// now.
+/// now. Returns whether the answer counts.
 fn counts_in_another_ballot(mutant: Mutant) -> bool {
     let mut leader = leader(&[3], mutant);
     let ballot = lead_with_third(&mut leader, 0);

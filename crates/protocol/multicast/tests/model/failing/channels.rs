@@ -70,7 +70,7 @@ impl Channels {
         self.numbers[&wire]
     }
 
-    /// Returns the member that writes to a channel; `None` for a client's.
+    /// Returns the member that writes to a channel; `None` for a channel of a client.
     pub(crate) fn writer(&self, wire: usize) -> Option<u16> {
         match self.wires[wire] {
             Wire::Body { .. } => None,

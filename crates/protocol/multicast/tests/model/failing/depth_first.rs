@@ -73,7 +73,7 @@ pub(super) struct Found {
     pub(super) states: usize,
     pub(super) steps: usize,
     pub(super) ends: usize,
-    /// Leaps from the initial state to the farthest one.
+    /// Number of leaps on the longest path that was searched.
     pub(super) depth: usize,
     pub(super) members: usize,
     pub(super) sites: usize,

@@ -9,8 +9,8 @@
 //! late bodies, and a violation, once there, stays. So it is enough to search runs in which a body is taken only right
 //! before a step of the same member with which it does not commute, or when it has an effect of its own.
 //!
-//! A crash of the member empties its rings, whether they were read or not. This reduction does not cover lost
-//! connections and ticks: if the budget contains them, bodies are taken at any time.
+//! A crash of the member empties its rings, whether they were read or not. This reduction covers neither restarts, lost
+//! connections and ticks nor several messages of one client: with any of these, bodies are taken at any time.
 
 use super::member::Context;
 use super::store::{Cause, Store};

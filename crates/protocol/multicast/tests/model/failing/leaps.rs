@@ -42,7 +42,7 @@ pub(super) struct Leap {
     pub(super) next: u32,
     pub(super) sends: Vec<Sent>,
     pub(super) campaign: bool,
-    /// `true` if a message was delivered, or a flaw was found.
+    /// `true` if a message was delivered, a flaw was found, or the member began or ceased to lead.
     pub(super) judge: bool,
     pub(super) causes: Vec<Cause>,
 }

@@ -275,8 +275,8 @@ impl Machine {
         }
     }
 
-    /// Returns whether a member may crash or restart: a group tolerates the loss of a minority, and a process without
-    /// memory counts as lost.
+    /// Returns whether a member may crash: a group tolerates the loss of a minority, and a process without memory
+    /// counts as lost.
     fn may_crash(&self, store: &Store, state: &Cluster, process: u16) -> bool {
         let group = self.channels().group_of(process);
         let failed = |process: &&u16| store.member(state.numbers[usize::from(**process)]).is_failed();
@@ -344,7 +344,7 @@ impl Machine {
         !actions.iter().any(|action| matches!(action, Action::Take(..)))
     }
 
-    /// Returns whether this is an end that stays incomplete even as time passes.
+    /// Returns whether this is an end that stays incomplete, or violates another property, as time passes.
     fn ends_incomplete(&self, state: &Cluster) -> bool {
         let store = &mut *self.lock();
         if !self.is_end(store, state) {

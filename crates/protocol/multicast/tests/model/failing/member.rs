@@ -248,7 +248,7 @@ impl Member {
         self.replica.as_ref().is_some_and(Replica::is_leader)
     }
 
-    /// Runs one step. Returns `None` if it must wait.
+    /// Runs one step. Returns `None` if the step must wait, or the member is down.
     pub(crate) fn step(&mut self, context: &Context, event: Event<'_>) -> Option<Step> {
         let led = self.leads();
         let replica = self.replica.as_mut()?;

@@ -1,4 +1,4 @@
-//! The same search with failures: members campaign at any time, crash, lose their memory and their connections.
+//! Searches with failures: members campaign at any time, crash, lose their memory and their connections.
 //!
 //! # States
 //! A state consists of the real `Replica` of every member, the deliveries of each, and the contents of every queue

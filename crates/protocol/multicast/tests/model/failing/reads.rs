@@ -46,7 +46,7 @@ fn is_wrong(context: &Context, leader: &Member, replica: &Replica, members: &[&M
     let mut times: Vec<u64> = elsewhere.iter().map(|(_, (_, at))| at.time).chain([0]).collect();
     times.sort_unstable();
     times.dedup();
-    // `begin_read` and `read_progress` update the replica, so they run on a copy.
+    // `read_progress` updates the replica, so a copy is asked.
     let mut replica = replica.clone();
     times.into_iter().any(|after| {
         let Some(read) = replica.begin_read(after) else { return false };

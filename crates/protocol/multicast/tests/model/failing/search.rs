@@ -10,7 +10,7 @@ use super::member::Context;
 use crate::scenario::Scenario;
 use crate::{asked, say};
 
-/// Returns the limit of a search that need not be complete, which is given in millions of steps.
+/// Returns the limit of a search that need not be complete, which is given in millions.
 fn millions(millions: usize) -> Option<usize> {
     Some(millions * 1_000_000)
 }
