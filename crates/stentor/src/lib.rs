@@ -83,7 +83,7 @@
 //! | `roce` (default) | RoCEv2 in user space, between hosts |
 //! | `verbs` | RDMA devices, through rdma-core |
 //! | `ofi` | libfabric: EFA and other providers |
-//! | `unstable-core` | the modules `config`, `operator` and `runtime`, without any promise of stability |
+//! | `unstable-core` | the modules `config`, `operator` and `runtime`, and hooks, without any promise of stability |
 //! | `sim` | the module `sim`: simulates a state machine and its clients, for tests |
 //! | `checker` | histories of runs, for `stentor check`; implies `unstable-core` |
 //!

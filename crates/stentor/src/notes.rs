@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::SessionId;
 
-/// The notifications that one call of the machine has sent, in order. The buffer is reused.
+/// The notifications that the machine has sent at one position, in order. The buffer is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Mutex<Sent>);
 
@@ -22,7 +22,7 @@ impl Notes {
         sent.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the notifications without locking: the call has ended, so no reference to the context exists.
+    /// Returns the notifications without locking: the exclusive reference shows that no context exists.
     #[inline]
     fn sent(&mut self) -> &mut Sent {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)

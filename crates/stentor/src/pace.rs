@@ -8,7 +8,7 @@ use stentor_fabric::{Backoff, Idle, WaitMode};
 const HOUSEKEEP_ROUNDS: u32 = 64;
 /// Longest sleep with a descriptor. Some connection events do not make the descriptor readable.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
-/// Longest sleep on a fabric without a descriptor, which cannot wait for incoming writes.
+/// Longest sleep on a fabric without a descriptor, where an incoming write does not wake the owner.
 const BLIND: Duration = Duration::from_millis(1);
 
 /// Counts rounds, and decides whether the owner spins, yields or sleeps after each one. An endpoint that has been idle

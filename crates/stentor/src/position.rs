@@ -11,7 +11,7 @@ use crate::Group;
 
 /// The position of a command in the global order, as one group applies it. `Ord` compares positions by the global
 /// order. A command has the same [`time`](Position::time) and [`group`](Position::group) in all groups that apply it,
-/// and a different [`index`](Position::index) in each.
+/// and each group counts its [`index`](Position::index) separately.
 ///
 /// The position of a read is the position of the last command, or other entry of the order, that the answer reflects.
 #[derive(Clone, Copy, Debug)]

@@ -16,17 +16,18 @@ use crate::{Group, Position};
 /// `apply` depends only on the value, the context and the command. It must not read a clock, random numbers or files,
 /// and must not depend on the iteration order of a `HashMap`.
 ///
-/// The methods run on the apply thread of the [`Node`](crate::Node), one after the other. Commands wait in a bounded
-/// queue until they are applied. A slow method delays the queue, and eventually the clients; meanwhile the member still
-/// votes and answers its peers. With [`ApplyThread::Protocol`](crate::ApplyThread::Protocol) the methods run on the
-/// protocol's thread, between two of its rounds. The member then answers neither peers nor clients while a method runs.
+/// The methods run on the apply thread of the [`Node`](crate::Node), one after the other. Only the initial value is
+/// frozen on the thread that starts the node. Commands wait in a bounded queue until they are applied. A slow method
+/// delays the queue, and eventually the clients; meanwhile the member still votes and answers its peers. With
+/// [`ApplyThread::Protocol`](crate::ApplyThread::Protocol) the methods run on the protocol's thread, between two of its
+/// rounds. The member then answers neither peers nor clients while a method runs.
 ///
 /// # Panics
 /// A machine that panics is *poisoned*: it receives no more commands, is not frozen and cannot be inspected. Its node
 /// continues to vote, and hands leadership over if it leads. If a majority of the group has applied the command without
-/// a panic, the node restarts within its process, and the machine receives the state of another member by
-/// [`restore`](StateMachine::restore). Otherwise the group halts at that command: see
-/// [`Status::halted`](crate::Status::halted).
+/// a panic, the node restarts within its process, once for each command, and the machine receives the state of another
+/// member by [`restore`](StateMachine::restore). If the machines of a majority panic, the group halts at that command:
+/// see [`Status::halted`](crate::Status::halted).
 pub trait StateMachine: Send + 'static {
     /// Newest version of the state machine that this program knows, from 1 to 4096. A version covers the machine's
     /// behaviour and the format of the written value. Raise it when the behaviour of `apply`, `timer` or
@@ -62,9 +63,9 @@ pub trait StateMachine: Send + 'static {
     /// Releases the locks, leases and other resources of a session that has ended or expired.
     ///
     /// `at` is the position at which the session ends, the same at all members of the group. It is the position of a
-    /// message, often of another client, or of a time entry; the sender and the groups of `at` are those of that
-    /// message. [`Context::session`] of `at` is `None`. This method is called before that message is applied. It is not
-    /// called for sessions that the group lost by a reset or by a start from nothing.
+    /// message, often of another client, or of an entry that the group orders itself; the sender and the groups of `at`
+    /// are those of that message or entry. [`Context::session`] of `at` is `None`. This method is called before that
+    /// message is applied. It is not called for sessions that the group lost by a reset or by a start from nothing.
     fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
         let _ = (at, session);
     }
@@ -95,9 +96,9 @@ pub trait StateMachine: Send + 'static {
         None
     }
 
-    /// Freezes the value after all commands applied so far, to transfer it to a member that lacks it. Make it cheap:
-    /// clone an `Arc`, and let `apply` copy the parts that a frozen value still holds (`Arc::make_mut`). A separate
-    /// thread writes the frozen value.
+    /// Freezes the value after all commands applied so far, to transfer it to a member or an observer that lacks it.
+    /// Make it cheap: clone an `Arc`, and let `apply` copy the parts that a frozen value still holds (`Arc::make_mut`).
+    /// A separate thread writes the frozen value; only the initial value is written by the thread that starts the node.
     ///
     /// A machine without a value returns [`Stateless`].
     ///
@@ -115,7 +116,7 @@ pub trait StateMachine: Send + 'static {
     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()>;
 }
 
-/// A frozen value, which is written to another member.
+/// A frozen value, which is written to another member or to an observer.
 pub trait Frozen: Send + 'static {
     /// Writes the value, so that [`StateMachine::restore`] can read it. A transfer that makes no progress for half a
     /// minute is aborted and restarted.
@@ -141,7 +142,8 @@ impl Frozen for Stateless {
     }
 }
 
-/// The circumstances in which a command is applied. They are the same at every member of the group.
+/// The circumstances in which a command is applied, a session ends or a timer fires. They are the same at every member
+/// of the group.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub(crate) group: Group,
@@ -170,8 +172,8 @@ impl ReadContext<'_> {
         self.group
     }
 
-    /// Returns the position in the global order at which the query is answered. All commands before it are applied, and
-    /// none after it.
+    /// Returns the position in the global order at which the query is answered. All commands up to this position are
+    /// applied, and none after it.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position
@@ -274,7 +276,7 @@ impl Context<'_> {
     /// Schedules a call of [`StateMachine::timer`] at the first position in the order of this group whose
     /// [time](Context::time) is not before `at`. As long as a majority of the group is alive, that position follows the
     /// time `at` within a few milliseconds, whether clients send anything or not. A timer for a time that has passed is
-    /// due at the next position.
+    /// due at the next position, or at the same position if [`StateMachine::timer`] sets it.
     ///
     /// `timer` is an id that the machine chooses. If a timer with this id is set, it moves to the new time. Timers are
     /// part of the group's state: a member that receives the value of another member also receives its timers, so

@@ -34,7 +34,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     /// The processes that refuse this one, each with its reason and whether the refusal is lasting.
     refused: BTreeMap<ProcessId, (String, bool)>,
     refused_since: Option<Instant>,
-    /// `true` if another process was ever connected.
+    /// `true` if another process was connected at any check.
     has_met: bool,
 }
 
@@ -139,7 +139,8 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// Runs rounds until there was work (`None`), or until the process can sleep for the returned time.
+    /// Runs one or several rounds. Returns for how long the process can sleep, or `None` if another round should
+    /// follow.
     #[inline]
     pub(super) fn turn(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, Problem> {
         loop {

@@ -28,8 +28,8 @@ pub enum BroadcastErrorKind {
     Configuration,
     /// The operating system, the fabric or a lack of memory prevents the start.
     NotStarted,
-    /// A majority of the other processes refuses this one permanently: it runs for the second time, or has another key
-    /// or configuration.
+    /// A majority of the other processes refuses this one permanently: it runs for the second time, or has another key,
+    /// configuration or release.
     Refused,
     /// The operating system failed while the process ran.
     Failed,
@@ -127,7 +127,7 @@ pub enum NotSent {
     /// processes has connected.
     #[error("not all other processes have connected yet; call `turn`, and send again")]
     NotBegun,
-    /// A full window of earlier messages is not freed by all processes yet. Call `turn` and try again.
+    /// A full window of earlier messages is not freed by enough processes yet. Call `turn` and try again.
     #[error("a full `window` of [neb] messages is not delivered everywhere yet; call `turn`, and send again")]
     Full,
     /// The message is longer than the configuration permits.

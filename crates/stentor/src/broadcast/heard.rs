@@ -2,8 +2,9 @@
 
 use stentor_neb::{Config, Evidence, Notice, Refused, Value};
 
-/// An event from one sender. After any event other than a message and [`Skipped`](Heard::Skipped), no more events of
-/// that sender follow.
+/// An event about one sender. After [`Equivocation`](Heard::Equivocation) and [`Misbehaved`](Heard::Misbehaved),
+/// messages of the sender from that sequence number on are withheld. They may still be delivered if an operator removes
+/// the sender. No message of the sender follows [`Removed`](Heard::Removed).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Heard<'a> {

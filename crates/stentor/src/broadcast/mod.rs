@@ -1,5 +1,5 @@
-//! The non-equivocating broadcast of `[neb]`: all correct processes deliver the same messages of every sender, even if
-//! the sender is Byzantine.
+//! The non-equivocating broadcast of `[neb]`: no two correct processes deliver different messages of a sender under one
+//! number, even if the sender is Byzantine.
 //!
 //! A [`Broadcast`] is one process of the broadcast. It has no thread: its owner drives it by calls of
 //! [`turn`](Broadcast::turn), which report what was received. The path of a message has no dynamic call, no lock and,
@@ -66,7 +66,7 @@ impl Broadcast {
     }
 
     /// Makes progress without waiting, and passes each received event to `each`. Returns [`Turn::Busy`] if the caller
-    /// must call `turn` again at once, or [`Turn::Idle`] if the caller can wait until the [descriptor](AsFd) is
+    /// should call `turn` again at once, or [`Turn::Idle`] if the caller can wait until the [descriptor](AsFd) is
     /// readable. The descriptor also becomes readable at the time in `Idle`. [`Turn::Stopped`] means that an operator
     /// removed this process: drop it.
     ///
@@ -105,7 +105,8 @@ impl Broadcast {
         Ok(true)
     }
 
-    /// Runs rounds until there was work (`None`), or until the process can sleep for the returned time.
+    /// Runs one or several rounds. Returns for how long the process can sleep, or `None` if another round should
+    /// follow.
     #[inline]
     fn step(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, BroadcastError> {
         if std::mem::take(&mut self.sleeps) {
@@ -115,8 +116,8 @@ impl Broadcast {
         on!(&mut self.core, core => core.turn(each)).map_err(|problem| self.failed(problem))
     }
 
-    /// Returns whether messages can be sent: all other processes have been connected, or enough of them for the
-    /// configured `patience_ms`.
+    /// Returns whether messages can be sent: all other processes have been connected at one time or, in mode `quorum`,
+    /// enough of them for `patience_ms` of `[neb]`.
     #[must_use]
     pub fn has_begun(&mut self) -> bool {
         on!(&mut self.core, core => core.has_begun(now_ns()))

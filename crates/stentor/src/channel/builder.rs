@@ -86,8 +86,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets how the channel waits. The default is [`WaitMode::ADAPTIVE`]. Futures also follow the mode: they spin and
-    /// yield between two polls by their executor.
+    /// Sets how the channel waits. The default is [`WaitMode::ADAPTIVE`]. Futures also follow the mode: until they
+    /// sleep, each poll spins or yields, and asks the executor for another poll.
     pub fn wait(self, mode: WaitMode) -> Self {
         ChannelBuilder { wait: mode, ..self }
     }

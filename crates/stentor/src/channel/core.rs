@@ -230,7 +230,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Continues to send a message. Returns whether all of it is handed over.
+    /// Begins or continues to send a message. Returns whether all of it is handed over.
     #[inline]
     pub(super) fn push(&mut self, message: &[u8], progress: &mut Progress) -> Result<bool, Problem> {
         if let Some(failure) = self.failure {

@@ -24,11 +24,12 @@ pub struct ChannelError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ChannelErrorKind {
-    /// This end cannot be opened: a place, key or address is invalid or already in use, or there is too little memory.
+    /// This end cannot be opened. For example, a place, key or address is invalid or already in use, the fabric is not
+    /// available, or there is too little memory.
     NotStarted,
     /// The other end was not open in time.
     PeerAbsent,
-    /// The other end was opened with another key, limit or release.
+    /// The other end was opened with another key, configuration, limit or release.
     Mismatch,
     /// The message is longer than the channel permits. It is not sent. The channel remains usable.
     TooLong,
@@ -36,9 +37,9 @@ pub enum ChannelErrorKind {
     Finished,
     /// The call has timed out, and has neither sent nor received a message. The channel remains usable.
     TimedOut,
-    /// The other end has ended or has aborted the channel. Open another one.
+    /// The other end has ended, has aborted the channel, or cannot be reached any more. Open another channel.
     PeerGone,
-    /// The channel has failed for another reason. Open another one.
+    /// The channel has failed for another reason. Open another channel.
     Failed,
 }
 

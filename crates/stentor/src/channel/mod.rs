@@ -22,7 +22,7 @@
 //! # Order of calls
 //! Call `start` or `open`, then any of `ready`, `send`, `recv`, `flush`, `finish` and `turn` in any order, then `close`
 //! or drop. After an error of kind [`PeerGone`](ChannelErrorKind::PeerGone), [`Mismatch`](ChannelErrorKind::Mismatch)
-//! or [`Failed`](ChannelErrorKind::Failed) every call returns such an error. After any other error the channel remains
+//! or [`Failed`](ChannelErrorKind::Failed), drop the channel. After any other error of these calls the channel remains
 //! usable.
 
 mod builder;
@@ -233,7 +233,8 @@ impl Channel {
         poll_fn(|context| self.poll_until(context, Channel::closed)).await
     }
 
-    /// Repeats `attempt` until it succeeds. Otherwise registers the task to be woken when there may be work.
+    /// Repeats `attempt` while there is work, until it succeeds. If it does not succeed, the task is woken when there
+    /// may be work.
     fn poll_until<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -346,7 +347,7 @@ impl Channel {
     /// received.
     ///
     /// # Errors
-    /// Returns why the sent messages do not arrive.
+    /// Returns an error if a leaked future of [`send`](Channel::send) had sent only a part of its message.
     pub fn finish(&mut self) -> Result<(), ChannelError> {
         on!(&mut self.core, core => core.finish()).map_err(|problem| self.failed(problem))
     }

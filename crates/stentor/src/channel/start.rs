@@ -22,7 +22,7 @@ use crate::runtime::RoceFabric;
 use crate::runtime::ShmFabric;
 use crate::runtime::{InUse, StartError, patiently};
 
-/// Size of the longest message of a fabric without tags, in bytes. It must hold a piece and its protocol overhead.
+/// Size of the longest message on shared memory, in bytes. It must hold a piece and its protocol overhead.
 #[cfg(feature = "shm")]
 const FABRIC_BYTES: u32 = 128 << 10;
 /// Size of the longest message of a fabric with tags, in bytes.

@@ -28,7 +28,7 @@ const TTL: Duration = Duration::from_secs(30);
 /// Shortest time to live of a session. A renewal must still succeed after a group has been without a leader for a short
 /// time.
 const LEAST_TTL: Duration = Duration::from_secs(2);
-/// Default number of calls that may wait at a time.
+/// Default number of calls that a client may have at a time.
 const CALLS: u32 = 4096;
 
 /// A builder of a client. [`Cluster::client`] creates one.
@@ -71,9 +71,9 @@ impl ClientBuilder {
         self.seat.as_ref()
     }
 
-    /// Sets the groups with which the session begins. By default it begins with all groups of the cluster. A majority
-    /// of each group must be reachable. Calls to other groups are possible: the first call to a group adds it to the
-    /// session.
+    /// Sets the groups with which a new session begins. By default it begins with all groups of the cluster; a resumed
+    /// session keeps its groups. A majority of each group must be reachable. Calls to other groups are possible: the
+    /// first call to a group adds it to the session.
     pub fn groups(self, groups: impl Into<Groups>) -> Self {
         ClientBuilder { groups: Some(groups.into()), ..self }
     }
@@ -95,23 +95,25 @@ impl ClientBuilder {
         ClientBuilder { bind: Some(address), ..self }
     }
 
-    /// Sets for how long the client waits for its admission, and for how long each call waits for its outcome. The
-    /// default is 10 s.
+    /// Sets for how long the client waits for its admission, then for the opening of its session, and for how long each
+    /// call of a [`Client`] waits for its outcome. The default is 10 s.
     pub fn patience(self, patience: Duration) -> Self {
         ClientBuilder { patience, ..self }
     }
 
     /// Sets the time to live of the session after its last renewal, from 2 s to 600 s. The default is 30 s. The client
-    /// renews the session while it runs and its groups have majorities. So this is the time in which a later process
-    /// must resume the session, and the time for which a group may lack a majority before the session ends there. Until
-    /// it expires, the session of a dead process occupies one of the `sessions` entries of `[limits]`.
+    /// renews the session after half of this time, while it runs and its groups have majorities. If the client dies, or
+    /// if a group loses its majority, the session therefore ends half of this time later at the earliest, and all of it
+    /// at the latest. Until it expires, the session of a dead process occupies one of the `sessions` entries of
+    /// `[limits]` in each of its groups.
     pub fn session_ttl(self, time: Duration) -> Self {
         ClientBuilder { ttl: time, ..self }
     }
 
-    /// Sets how many calls of a [`Client`] may be queued at a time. They are sent in the order in which they were made.
-    /// Further calls fail with [`Busy`](super::Refused::Busy). The default is 4096. The number of calls in flight to a
-    /// group is limited by `window` in `[limits]`.
+    /// Sets how many calls a [`Client`] may have at a time, until they have ended and the program has dropped them and
+    /// their answers. Further calls fail with [`Busy`](super::Refused::Busy). The default is 4096. At most `window` of
+    /// `[limits]` commands are in flight; the other calls are queued. Calls to one group are sent in the order in which
+    /// they were made.
     pub fn calls(self, most: u32) -> Self {
         ClientBuilder { calls: most.max(1), ..self }
     }
@@ -120,7 +122,7 @@ impl ClientBuilder {
     /// [embedded](crate::NodeHandle::client) in a node gets no thread: the node's thread serves it.
     ///
     /// # Errors
-    /// Returns why the client was not admitted, with the remedy.
+    /// Returns why the client did not connect, with the remedy.
     pub fn connect(self) -> Result<Client, ClientError> {
         let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
             self.core::<F>().and_then(|core| Client::serve(core, &self))
@@ -128,11 +130,10 @@ impl ClientBuilder {
         Ok(connected?)
     }
 
-    /// Connects and opens the session of a client that the caller drives. It has no thread and no lock, and allocates
-    /// nothing per command.
+    /// Connects and opens the session of a client that the caller drives, without a thread.
     ///
     /// # Errors
-    /// Returns why the client was not admitted, with the remedy.
+    /// Returns why the client did not connect, with the remedy.
     pub fn connect_local(self) -> Result<LocalClient, ClientError> {
         let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
             self.core::<F>().and_then(|core| LocalClient::new(core.into()))

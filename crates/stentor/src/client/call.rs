@@ -48,7 +48,7 @@ impl Call {
 
     /// Returns the ticket, which identifies the command permanently. Store it, and [resolve](super::Client::resolve) it
     /// if this process dies. Returns `None` while the command is not sent: if the process dies then, the command is not
-    /// applied.
+    /// applied. A read that is not [`Ordered`](super::Consistency::Ordered) has no ticket.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         match &self.0 {

@@ -16,7 +16,7 @@
 //! - A slot number lies in one of the three queues, or one thread owns it. So no queue ever overflows.
 //! - A slot is freed when its call is done *and* its caller has dropped the call or its answer. If the caller drops the
 //!   call earlier, the slot is *deserted*, and the thread that delivers the outcome frees it.
-//! - All changes of a slot are made under its lock. The lock is contended only while an outcome is handed over.
+//! - All changes of a slot are made under its lock.
 //! - Wakers are foreign code, which may drop a call: they are woken and dropped outside the lock. A waker that panics
 //!   affects no other call.
 //! - Buffers stay with their slots. So a call allocates nothing once its slot has held a call of the same size.
@@ -62,9 +62,9 @@ pub(super) enum Phase {
 pub(super) enum Hold {
     /// The command is not held. It is sent when its turn comes.
     Not,
-    /// The command gets its number when its turn comes, and is sent when the caller releases it.
+    /// The command gets its ticket when its turn comes, and is sent when the caller releases it.
     Until,
-    /// The caller has released the command.
+    /// The caller has released the command, which is now sent.
     Over,
     /// The caller has given the command up.
     GivenUp,
@@ -296,7 +296,7 @@ impl Calls {
         self.observed.fetch_max(time, Ordering::Relaxed);
     }
 
-    /// Returns the latest order time that is known here. It lags behind the serving thread by about 1 ms.
+    /// Returns the latest order time that is known here. It may lag behind the serving thread by some milliseconds.
     pub(super) fn heard(&self) -> u64 {
         self.heard.load(Ordering::Relaxed).max(self.observed())
     }
@@ -435,7 +435,7 @@ impl Calls {
         (std::mem::take(&mut state.bytes), std::mem::take(&mut state.replies))
     }
 
-    /// Records that the caller has dropped the call. A call that was sent continues.
+    /// Records that the caller has dropped the call. The call itself continues.
     pub(super) fn desert(&self, at: u32) {
         let mut state = self.lock(at);
         if state.phase == Phase::Done {

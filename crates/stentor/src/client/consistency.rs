@@ -15,7 +15,7 @@ use crate::Position;
 /// | `Local` | one | any member | the question, the answer |
 ///
 /// Concurrent `Leader` reads share the 2 writes to the followers. Only `Ordered` reads have a place in the global
-/// order. The others are sent at once, so such a read may overtake an unanswered command of the same client.
+/// order. The others do not wait for unanswered commands of the same client, and may overtake them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Consistency {

@@ -15,7 +15,8 @@
 //! - A widening adds groups to the session. A widening that cannot be sent is withdrawn, so that it does not block the
 //!   next one.
 //! - After a widening that was refused or could not be sent, the session pauses before the next one. The pause doubles
-//!   each time and contains a random part, so that clients which compete for table entries do not retry in step.
+//!   each time, up to 4 s. It contains a random part, so that clients which compete for table entries do not retry in
+//!   step.
 //! - The session's end does not wait for a widening.
 
 mod questions;
@@ -49,8 +50,8 @@ use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLE
 
 /// Time after which the client asks for the outcome of a delivered command that has no reply.
 const UNANSWERED: Duration = Duration::from_millis(100);
-/// Maximum number of attempts to open a session. Another attempt follows if a group's time or history was not as
-/// assumed.
+/// Maximum number of attempts to open or resume a session. Another attempt follows if a group's time or history, or the
+/// session's generation, was not as assumed. Attempts that fail because a group does not know the time do not count.
 const ATTEMPTS: u32 = 4;
 /// Pause before the next attempt if a group does not know the time yet. It is a fraction of the four clock bounds for
 /// which the group's members wait for each other.
@@ -101,7 +102,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     patience: Duration,
     /// Time to live of the session without a renewal.
     ttl: Duration,
-    /// The latest order time that any reply has reported, in nanoseconds since 1970.
+    /// The latest order time that a reply has reported or the owner has observed, in nanoseconds since 1970.
     order_time: u64,
     origins: Origins,
     /// Requests in flight, indexed by request number modulo the window.
@@ -267,7 +268,8 @@ impl<F: FabricDiagnostics> Core<F> {
                     self.changes += 1;
                     return Ok(());
                 }
-                // The refusal carried the group's time or the origin of its history, so the next attempt can succeed.
+                // The next attempt uses another random word, and the time and the origin of the history that the
+                // refusal carried, so it can succeed.
                 Some((_, Answered::Refused(Reason::TooLate | Reason::Taken) | Answered::WrongPairs)) => {}
                 Some((_, Answered::Refused(Reason::Superseded | Reason::GenerationAhead))) if session.is_some() => {}
                 // A group whose members have not received enough clocks does not know the time yet.
@@ -304,7 +306,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Runs rounds for `time`, without a command of the session.
+    /// Runs rounds for `time`, while no command of the session is pending.
     fn wait(&mut self, time: Duration) -> Result<(), Problem> {
         let until = Instant::now() + time;
         while Instant::now() < until && self.watch.goes_on() {
@@ -323,7 +325,7 @@ impl<F: FabricDiagnostics> Core<F> {
 
     fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
         // A leader that learns of another history of its group continues its own history in a larger incarnation. The
-        // incarnation in the group's hello is then not the origin of the history. The group's first reply reports it.
+        // incarnation in the group's hello is then not the origin of the history. The first reply reports the origin.
         let origin = |group| self.origins.of(group).unwrap_or_else(|| self.client.incarnation(group));
         to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
     }

@@ -21,9 +21,9 @@ pub enum CallError {
     /// The command was not applied in any group, and never will be.
     #[error("not applied: {0}")]
     NotApplied(Refused),
-    /// The command is applied once or never, and this client cannot find out which.
-    /// [`Client::resolve`](super::Client::resolve) settles it, in this process or in a later one that resumes the
-    /// session.
+    /// The command is applied once or never, and this client does not know which.
+    /// [`Client::resolve`](super::Client::resolve) settles it if the groups still keep the outcome, in this process or
+    /// in a later one that resumes the session.
     #[error(
         "it is unknown whether the command was applied: {1}; `Client::resolve` with the ticket in this error settles it"
     )]
@@ -36,11 +36,12 @@ pub enum CallError {
     ReplyTooLong(Group),
 }
 
-/// The reason why a command is not applied.
+/// The reason why a command or read is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Too many commands are in flight to this group, or queued in this process. Wait for one of them to end.
+    /// Too many commands are in flight under this session or to this group, or too many calls wait in this process.
+    /// Wait for one of them to end.
     #[error("no room for another command now; wait for the answer to an earlier one")]
     Busy(Group),
     /// The command is longer than the cluster allows.
@@ -57,13 +58,13 @@ pub enum Refused {
     /// The command names no group, or a group that this cluster does not have.
     #[error("the command names no group, or a group of another cluster; use groups that `Cluster::group` returned")]
     NoGroups,
-    /// The session does not include this group yet, or no majority of the group was reached in time.
+    /// The session does not include this group yet, or the client has not reached enough members of the group.
     #[error(
         "a group was not reached in time; start a majority of its nodes: `NodeHandle::status` and the log of a node show what the group lacks"
     )]
     Unavailable(Group),
     /// The command was closed before any group applied it: by a later [`resolve`](super::Client::resolve), or because
-    /// it was lost in transit.
+    /// it was lost in transit. Or the session ended before a read was answered.
     #[error("the command was closed before any group applied it; send it again if it is still wanted")]
     Closed,
     /// The command was [prepared](super::Client::prepare), and not sent in time.
@@ -71,7 +72,7 @@ pub enum Refused {
         "the command was prepared, and not sent in time; prepare it again, and send it within the client's patience"
     )]
     TooLate,
-    /// The session has ended, because it was not renewed in time.
+    /// The session has ended, for example because it was not renewed in time.
     #[error("the session has ended; open another one")]
     SessionNotOpen,
     /// Another process has resumed the session, and this client ends.
@@ -107,7 +108,8 @@ pub enum Refused {
         "no member of the group that may answer the read did so in time; read again: `NodeHandle::status` shows what the nodes lack"
     )]
     Unanswered(Group),
-    /// The group was reset after this client connected. Connect again.
+    /// The group was reset after this client connected: connect again. Or the position of an
+    /// [`After`](super::Consistency::After) read belongs to an earlier history of the group.
     #[error("the group was reset after this client had connected; connect again")]
     GroupReset(Group),
 }
@@ -169,13 +171,15 @@ pub enum ClientErrorKind {
     Limits,
     /// All client ids are in use, or need a group that is down.
     NoPlace,
-    /// A majority of a group was not reachable, or did not answer in time. Try again when the group runs.
+    /// A group was not reachable, did not answer in time, or has a clock that is far behind this host's. Try again when
+    /// the group runs.
     Unreachable,
     /// A group has reached its maximum number of sessions. Try again when one has ended.
     TooManySessions,
-    /// The session to resume has ended or expired. Connect without it, which opens a new session.
+    /// The client's session, or the session to resume, has ended or expired. Connect without it, which opens a new
+    /// session.
     SessionGone,
-    /// A group was reset and does not know the session to resume. Connect without it, which opens a new session.
+    /// A group was reset, and does not know the session to resume. Connect without a session, which opens a new one.
     GroupReset,
     /// Another process acquired this client's id: connect again and resume the session. Or another process has resumed
     /// the session: leave the session to that process.

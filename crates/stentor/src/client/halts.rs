@@ -2,8 +2,8 @@
 //!
 //! # States of a group
 //! A group is *running*, *announced* or *halted*. A halted member sends halt notices to the client. The first notice
-//! makes the group *announced*. The group becomes *halted* after another [`SETTLED`], in which replies to earlier
-//! commands may still arrive. An announced or halted group becomes *running* again in two cases: no notice has arrived
+//! makes the group *announced*. The group becomes *halted* [`SETTLED`] later. Until then, replies to earlier commands
+//! may still arrive. An announced or halted group becomes *running* again in two cases: no notice has arrived
 //! for [`FORGOTTEN`], or a member has answered a later command. An answer to a later command shows that the members
 //! were restarted with another state machine.
 

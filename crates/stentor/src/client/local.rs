@@ -267,8 +267,8 @@ impl LocalClient {
     }
 
     /// Leaves the session without ending it. Returns the session, which a later process can
-    /// [resume](super::ClientBuilder::session). The session lives for at least half of its [time to
-    /// live](super::ClientBuilder::session_ttl). This function waits for no outcome: first call `turn` until all
+    /// [resume](super::ClientBuilder::session), for as long as after [`Client::leave`](super::Client::leave). This
+    /// function waits for no outcome: first call `turn` until all
     /// outcomes have arrived, or keep the [tickets](LocalClient::ticket) of the unsettled commands.
     #[must_use = "the session cannot be resumed without it"]
     pub fn leave(self) -> Session {
@@ -279,13 +279,14 @@ impl LocalClient {
     /// no longer be resolved.
     ///
     /// # Errors
-    /// Returns the error that had ended the client before.
+    /// Returns an error if waiting on the fabric fails.
     pub fn close(mut self) -> Result<(), ClientError> {
         on!(&mut self.core, core => core.close()).map_err(ClientError::from)
     }
 }
 
-/// The descriptor is readable when there may be work after [`Turn::Idle`].
+/// The descriptor is readable when there may be work after [`Turn::Idle`]. If the fabric has no descriptor, it is never
+/// readable, and the owner sleeps until the time in `Idle`.
 impl AsFd for LocalClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         on!(&self.core, core => core.descriptor()).unwrap_or_else(|| self.never.as_fd())

@@ -118,7 +118,7 @@ enum Ask {
     Query,
 }
 
-/// Ends all calls when the serving thread ends, even by a panic.
+/// Ends all calls when it is dropped: when the serving thread ends, even by a panic, or when an embedded client ends.
 struct Ending(Arc<Calls>);
 
 impl Drop for Ending {
@@ -179,17 +179,16 @@ impl Client {
     /// the query and changes nothing. `how` selects the guarantee.
     ///
     /// The result is a [`Call`], as for a command. A query whose outcome is [unknown](CallError::Unknown) can be
-    /// repeated. Reads other than [`Ordered`](Consistency::Ordered) have no ticket: they are answered, or end with
-    /// [`NotApplied`](CallError::NotApplied).
+    /// repeated. Reads other than [`Ordered`](Consistency::Ordered) have no ticket, and their outcome is never unknown.
     pub fn read(&self, at: impl Into<Groups>, query: &[u8], how: Consistency) -> Call {
         let job = if how == Consistency::Ordered { Job::Request(Ask::Query) } else { Job::Read(how) };
         self.put(job, Hold::Not, at.into(), query).unwrap_or_else(not_applied)
     }
 
     /// Settles a command whose outcome is [unknown](CallError::Unknown). This process or an earlier process with the
-    /// same session sent the command. Returns the reply if the command was applied. Otherwise the groups close the
-    /// command for good, and the call ends with [`Refused::Closed`]. If the question cannot be sent, the call ends with
-    /// [`Why::NotAsked`].
+    /// same session sent the command. Returns the reply if the command was applied. If it was not applied, the groups
+    /// close it for good, and the call ends with [`Refused::Closed`]. The outcome stays unknown if the question cannot
+    /// be sent ([`Why::NotAsked`]), or if a group does not answer in time or no longer keeps the outcome.
     pub fn resolve(&self, ticket: &Ticket) -> Call {
         let job = Job::Resolve(Box::new(ticket.clone()));
         let not_asked = |why| Call::ended(CallError::Unknown(ticket.clone(), Why::NotAsked(why)));
@@ -236,12 +235,14 @@ impl Client {
     }
 
     /// Returns the moment until which the session is certain to live in all its groups: until then, no other session
-    /// can obtain what this one holds there. Returns `None` if that moment is not known, or if a group has ended the
-    /// session. The client renews the session after half of its time to live, so the moment advances.
+    /// can obtain what this one holds there. Returns `None` if that moment is not known, if a group has ended the
+    /// session, or if the client has ended. The client renews the session after half of its time to live, so the moment
+    /// advances.
     ///
-    /// The moment is the time at which the last renewal was sent, plus the time to live, minus twice `clock_bound_ms`
-    /// of `[limits]`, minus the clock slew. A program that was suspended or is slow must check the clock again before
-    /// it relies on the moment. The guarantee fails if clocks of members differ by more than the bound.
+    /// The moment is the time at which the last answered renewal was sent, plus the time to live, minus twice
+    /// `clock_bound_ms` of `[limits]`, minus the clock slew. If groups differ, the earliest moment counts. A program
+    /// that was suspended or is slow must check the clock again before it relies on the moment. The guarantee fails if
+    /// clocks of members differ by more than the bound.
     #[must_use]
     pub fn lives_until(&self) -> Option<Instant> {
         self.0.calls.lives_until()
@@ -254,13 +255,14 @@ impl Client {
     }
 
     /// Waits until all calls have ended, then ends the session, and waits for its end. Calls end within the client's
-    /// [patience](ClientBuilder::patience), and the session at most 1 s later. No clone can make calls any more.
-    /// Tickets of the session can no longer be resolved; use [`leave`](Client::leave) if they must be. If another clone
-    /// has called `leave`, the session does not end.
+    /// [patience](ClientBuilder::patience). The wait for the session's end takes at most 1 s; if the groups do not
+    /// answer, the session lives until it expires. No clone can make calls any more. Tickets of the session can no
+    /// longer be resolved; use [`leave`](Client::leave) if they must be. If another clone has called `leave`, the
+    /// session does not end.
     ///
     /// # Errors
-    /// Returns the error that had ended the client before, or an error if the calls of an embedded client did not end
-    /// in time.
+    /// Returns the error that ended the client. For an embedded client, returns an error if this thread serves the
+    /// client, or if its calls did not end in time.
     pub fn close(self) -> Result<(), ClientError> {
         self.0.calls.close();
         self.0.wait()
@@ -269,11 +271,12 @@ impl Client {
     /// Waits until all calls have ended, then leaves the session without ending it. Calls end within the client's
     /// [patience](ClientBuilder::patience). No clone can make calls any more. Returns the session, which a later
     /// process can [resume](ClientBuilder::session). In the meantime no process renews the session: it lives for at
-    /// least half of its [time to live](ClientBuilder::session_ttl), and at most for all of it.
+    /// most its [time to live](ClientBuilder::session_ttl), and for at least half of it if its groups have answered the
+    /// renewals so far.
     ///
     /// # Errors
-    /// Returns the error that had ended the client before, or an error if another clone has called
-    /// [`close`](Client::close), which ends the session.
+    /// Returns an error in the same cases as [`close`](Client::close), and if another clone has called `close`, which
+    /// ends the session.
     pub fn leave(self) -> Result<Session, ClientError> {
         if !self.0.calls.leave() {
             return Err(Problem::Closed.into());

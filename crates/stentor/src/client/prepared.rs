@@ -42,7 +42,7 @@ impl Preparing {
     /// Returns why the command will never be sent.
     ///
     /// # Panics
-    /// Panics if polling the future has already returned the command.
+    /// Panics if polling the future has already returned its result.
     pub fn wait(mut self) -> Result<Prepared, CallError> {
         let slot = self.0.take().expect("the prepared command was already returned")?;
         slot.calls.wait_held(slot.at)?;
@@ -54,7 +54,7 @@ impl Future for Preparing {
     type Output = Result<Prepared, CallError>;
 
     /// # Panics
-    /// Panics if the future is polled again after it has returned the command.
+    /// Panics if the future is polled again after it has returned its result.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = match self.0.take() {
             Some(Ok(slot)) => slot,

@@ -30,7 +30,7 @@ impl Notifications {
     }
 
     /// Waits for the next notification, for at most `patience`. Returns `None` at once after the
-    /// [end](Notifications::is_ended). Does not wait on a thread that runs the client's node.
+    /// [end](Notifications::is_ended). Does not wait on the threads of the node in which the client is embedded.
     pub fn recv_timeout(&mut self, patience: Duration) -> Option<Notification> {
         let since = Instant::now();
         loop {
@@ -54,8 +54,8 @@ impl Notifications {
         })
     }
 
-    /// Returns whether the last attempt to receive found that no notification is queued and none will arrive: the
-    /// client has ended, or [`Client::notifications`](super::Client::notifications) was called again.
+    /// Returns whether the last attempt to receive found that this receiver gets no more notifications: the client has
+    /// ended, or [`Client::notifications`](super::Client::notifications) was called again.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.is_over

@@ -5,8 +5,8 @@
 //! - Calls to one group are sent in the order in which they were made. A group that accepts no call now delays all
 //!   calls whose destinations include it, and no other calls.
 //! - A call that was held has its slot in the window already, so it is sent before calls that still need a slot.
-//! - The slot of a sent call stays in `under_way` until its outcome arrives or it times out.
-//! - Each call ends within the client's patience, plus one round.
+//! - The slot of a sent call stays in `under_way`, `reads` or `questions` until its outcome arrives or it times out.
+//! - Each call ends within the client's patience, plus a few milliseconds.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -335,8 +335,8 @@ impl<F: FabricDiagnostics> Server<F> {
         self.woken()
     }
 
-    /// Returns for how long to sleep, or `None` if a call has arrived. With `ends`, the client is ending and no call
-    /// can arrive.
+    /// Returns for how long to sleep, or `None` if a call has arrived or the client was closed. With `ends`, the client
+    /// is ending and no call can arrive.
     pub(super) fn may_sleep(&mut self, ends: bool) -> Option<Duration> {
         if !self.calls.may_sleep() && !ends {
             return None;

@@ -6,8 +6,8 @@ use stentor_multicast::{Client as Sender, GroupId, MessageId, SubmitError, Submi
 const WANTS: Wants = Wants { notify: true, sync: false, enveloped: true, not_before: 0 };
 
 /// A hook that sees a message before it is multicast: its id, its groups in rising order, its payload with the
-/// session's envelope, and the order time that it must follow. That time is 0 before the session knows any. The hook
-/// returns whether the message may be multicast.
+/// session's envelope, and the order time that it must follow. That time is 0 for messages of the session protocol, and
+/// before the session knows any time. The hook returns whether the message may be multicast.
 pub type SeesMulticast = Box<dyn FnMut(MessageId, &[GroupId], &[u8], u64) -> bool + Send>;
 
 /// The hooks of a process into its [`LocalClient`](crate::LocalClient).
@@ -60,7 +60,7 @@ fn show<F: Fabric>(
 ) -> Result<(), SubmitError> {
     let payload = parts.concat();
     let id = sender.next_id(to, &payload)?;
-    // A client that may not multicast is useless.
+    // The caller reports this error as the end of the client: a client that may not multicast is useless.
     let ended = SubmitError::Superseded { client: sender.id().0 };
     if sees(id, to, &payload, not_before) { Ok(()) } else { Err(ended) }
 }

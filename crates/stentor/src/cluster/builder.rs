@@ -71,14 +71,14 @@ impl ClusterBuilder {
         ClusterBuilder { limits, ..self }
     }
 
-    /// Sets the largest difference between two clocks of members that both count as right, 200 ms to 1 h. The default is
-    /// 1 s. Fractions of a millisecond are dropped.
+    /// Sets the largest difference between two clocks of members that both count as right, 200 ms to 1 h. The default
+    /// is 1 s. Fractions of a millisecond are dropped.
     pub fn clock_bound(self, bound: Duration) -> Self {
         ClusterBuilder { clock_bound: Some(bound), ..self }
     }
 
-    /// Sets the time after which an absent client expires, if others wait for its unfinished messages: 100 ms to 10 min.
-    /// Fractions of a millisecond are dropped.
+    /// Sets the time after which an absent client expires, if others wait for its unfinished messages: 100 ms to 10
+    /// min. Fractions of a millisecond are dropped.
     pub fn client_timeout(self, timeout: Duration) -> Self {
         ClusterBuilder { client_timeout: Some(timeout), ..self }
     }
@@ -211,7 +211,7 @@ impl Text {
     }
 }
 
-/// Returns whether the problem belongs to one setting. A cluster without groups lacks a setting instead.
+/// Returns whether the problem belongs to one setting. A wrong number of groups belongs to none.
 fn names_a_setting(problem: &Problem) -> bool {
     !matches!(problem, Problem::NoGroups | Problem::TooManyGroups { .. })
 }

@@ -38,7 +38,8 @@ impl ConfigError {
         }
     }
 
-    /// Returns the place of the problem: `file:line:column`, as editors accept it, or only the file.
+    /// Returns the place of the problem: `file:line:column`, as editors accept it, or only the file. For a
+    /// configuration in code, returns the name of the setting.
     #[must_use]
     pub fn location(&self) -> String {
         self.0.location()

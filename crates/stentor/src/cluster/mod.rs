@@ -36,7 +36,7 @@ impl Cluster {
     /// Reads and checks a file, usually `cluster.toml`. `stentor config init` writes one.
     ///
     /// # Errors
-    /// Returns the reason why the file is refused, with the line and the remedy.
+    /// Returns the reason why the file is refused, with the remedy and, if the file can be read, the line.
     pub fn load(path: impl AsRef<Path>) -> Result<Cluster, ConfigError> {
         let path = path.as_ref();
         let runtime = runtime(ClusterConfig::load(path).map_err(ConfigError)?, path)?.with_file(path);
@@ -119,7 +119,7 @@ impl Cluster {
         self.runtime.config().clock_bound()
     }
 
-    /// Returns the memory that each process of this configuration will register. No process has to run.
+    /// Returns the memory that each process of this configuration will keep for the multicast. No process has to run.
     #[must_use]
     pub fn memory(&self) -> MemoryPlan {
         self.runtime.config().memory()
@@ -183,7 +183,8 @@ fn refused(file: &Path, problem: Problem) -> ConfigError {
 pub struct Group(pub(crate) GroupId);
 
 impl Group {
-    /// Returns the position of the group in the configuration, from 0. [`Cluster::groups`] returns groups in this order.
+    /// Returns the position of the group in the configuration, from 0. [`Cluster::groups`] returns groups in this
+    /// order.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0.0)

@@ -78,7 +78,7 @@ pub enum Problem {
         /// The group.
         group: String,
     },
-    /// More processes than [`MAX_GROUP_PROCESSES`].
+    /// A group with more processes than [`MAX_GROUP_PROCESSES`].
     #[error("group `{group}` has {count} processes: at most {MAX_GROUP_PROCESSES} are allowed")]
     TooManyProcesses {
         /// The group.
@@ -105,7 +105,7 @@ pub enum Problem {
     /// A name occurs twice.
     #[error("duplicate {what} `{name}`: the first is {first}")]
     Duplicate {
-        /// `group id`, `process id` or `address`.
+        /// `group id`, `process id`, `address` or, on `roce`, the IP address.
         what: &'static str,
         /// The name.
         name: String,
@@ -120,7 +120,7 @@ pub enum Problem {
         /// Place of the first address.
         first: First,
     },
-    /// An address on which no process can listen, or that none can reach.
+    /// A malformed address, or one on which no process can listen or that none can reach.
     #[error("bad address `{}`: {reason}", .address.escape_debug())]
     BadAddress {
         /// The address.

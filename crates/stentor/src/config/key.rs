@@ -12,13 +12,13 @@ const SHORTEST: usize = 16;
 /// Longest key, in bytes. A longer file is not a key.
 const LONGEST: usize = 4096;
 
-/// The reason why the key cannot be read. No error reveals anything about the key itself.
+/// The reason why the key cannot be read. No error contains any part of the key.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The configuration names no key.
     #[error("this fabric needs a key, and the configuration names none")]
     Unnamed,
-    /// The environment variable is not set.
+    /// The environment variable is not set, or is not text.
     #[error("the environment variable {0} is not set, or is not text")]
     Variable(String),
     /// The file cannot be read.

@@ -19,10 +19,10 @@ pub struct MemoryRow {
     pub count: u64,
     /// Size of each piece, in bytes.
     pub bytes_each: u64,
-    /// `true` if peers write to the memory (a region), `false` if only its owner does.
+    /// `true` if the memory is registered with the fabric: peers write to it, or the owner posts from it.
     pub registered: bool,
-    /// `true` if the memory is allocated rarely: while a member receives another member's state, or while all sessions
-    /// use their windows.
+    /// `true` if the memory is in use only at times, for example during a state transfer or while observers are
+    /// connected.
     pub rare: bool,
 }
 
@@ -76,7 +76,7 @@ impl MemoryPlan {
         Some(member.bytes() + clients * client.bytes())
     }
 
-    /// Returns the memory of all members and all client ids together, in bytes.
+    /// Returns the memory of all members and all client ids together in bytes, without the rare kinds.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.processes.iter().map(|process| process.processes * process.bytes()).sum()
@@ -84,7 +84,7 @@ impl MemoryPlan {
 }
 
 /// Computes the memory that a process keeps after long work, if all its clients are connected and use their windows. It
-/// does not include the fabric's own queues, the program, and data that waits during failures.
+/// does not include the fabric's own queues, the program, or data that waits during failures.
 pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let topology = config.topology();
     let limits = config.limits().multicast();

@@ -69,8 +69,8 @@
 //! ```
 //!
 //! A file is checked completely when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the
-//! [`limits`], unreachable addresses. Every [`ConfigError`] names the file, the line and the remedy. A
-//! [`ClusterConfig`] that exists is valid.
+//! [`limits`], malformed addresses. Every [`ConfigError`] names the file, the line if the file can be read, and the
+//! remedy. A [`ClusterConfig`] that exists is valid.
 
 mod address;
 mod error;
@@ -283,7 +283,7 @@ impl ClusterConfig {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// See [`Problem`]; the error names the file, the line and the remedy.
+    /// See [`Problem`].
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = config_file::read(path, MAX_FILE_BYTES).map_err(|error| error::unreadable(path, &error))?;
         Self::parse(path, &text)
@@ -411,16 +411,17 @@ impl ClusterConfig {
     }
 
     /// Returns one number for everything that all processes of a cluster must agree on: xxh3-64 over a canonical form
-    /// of the format version, the cluster name, the fabric, the election, the limits, and the ids of groups and
-    /// processes in their order. The key and the addresses are not part of it: a secret's location may differ by host,
-    /// and a host may have several names.
+    /// of the format version, the cluster name, the fabric, the election, the limits from `message_bytes` to
+    /// `sessions`, the ids of groups and processes in their order, and the broadcast. The key and the addresses are not
+    /// part of it: a secret's location may differ by host, and a host may have several names. Nor are settings that may
+    /// differ between processes, such as timeouts and devices.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         fingerprint::fingerprint(self)
     }
 
-    /// Returns the salt of every seal in this cluster, derived from the same values as the fingerprint. A record of
-    /// another cluster, or of another configuration of this one, never validates.
+    /// Returns the salt of every seal in this cluster, derived from the same values as the fingerprint. A record from a
+    /// cluster with another salt does not validate.
     #[must_use]
     pub fn salt(&self) -> u64 {
         fingerprint::salt(self)

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::error::{Misplaced, Problem};
 use super::number::number;
 
-/// Time that a peer may need, in milliseconds.
+/// Range of each timeout of `[ofi]`, in milliseconds.
 const TIMEOUT_MS: std::ops::RangeInclusive<u32> = 1..=60_000;
 
 /// The use of libfabric by processes. One file may serve hosts whose devices have different names; a named provider

@@ -11,7 +11,7 @@ use super::address;
 use super::error::{Misplaced, Problem};
 use super::number::number;
 
-/// Lease of a fan-out set: how long a silent sender may hold it, in milliseconds.
+/// Range of the lease of a fan-out set, for which a silent sender may hold the set, in milliseconds.
 const LEASE_MS: std::ops::RangeInclusive<u32> = 100..=600_000;
 
 #[derive(Deserialize)]

@@ -24,7 +24,7 @@ pub struct Template {
     pub ground: Ground,
 }
 
-/// The fabric of a cluster on one host. The location of the key is a [`KeySource`](super::KeySource).
+/// The fabric of a cluster on one host. The location of a key has the text form of a [`KeySource`](super::KeySource).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ground {
     /// Shared memory.

@@ -26,7 +26,7 @@ pub struct VerbsSettings {
     pub mtu: Option<u32>,
     /// Inline data that is requested, in bytes.
     pub inline_bytes: Option<u32>,
-    /// Timeouts and depths, if they are not the defaults.
+    /// Timeouts and depths. `None` if the file has no `[verbs]`: the defaults then apply.
     pub tuning: Option<Tuning>,
 }
 
@@ -132,7 +132,7 @@ fn device(name: &Spanned<String>) -> Result<String, Misplaced> {
     if is_one { Ok(text.clone()) } else { Err((name.span(), Problem::BadDevice { name: text.clone() })) }
 }
 
-/// Inline data, in bytes. Less than one credit record of the multicast would be useless.
+/// Range of the inline data, in bytes. Less than one credit record of the multicast would be useless.
 const INLINE_BYTES: RangeInclusive<u32> = 64..=4096;
 
 pub(super) fn validate(file: &FileVerbs) -> Result<VerbsSettings, Misplaced> {

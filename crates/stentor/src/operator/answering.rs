@@ -20,7 +20,7 @@ use super::settling::unsettled;
 use crate::runtime::Faults;
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, hindrance_beside_missing, told_hindrance};
 
-/// Interval between checks for questions of other hosts, and for delivery progress.
+/// Interval between checks for questions and observers of other hosts, and for delivery progress.
 const LOOK: Duration = Duration::from_millis(1);
 /// Maximum number of undelivered messages that an answer lists by id.
 const TOLD: usize = 4;
@@ -107,7 +107,7 @@ impl Operator {
         }
     }
 
-    /// Returns the next connection of an observer.
+    /// Returns a connection of an observer that the node has not accepted yet, and removes it from the list.
     #[inline]
     pub fn next_observer(&mut self) -> Option<ObserverLine> {
         self.observers.pop()

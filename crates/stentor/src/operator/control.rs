@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stentor_host::{Beside, Credentials};
 
-/// Longest time for the other side to read or to write.
+/// Longest time of each read from or write to the other side.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest time for the node's loop to begin an answer.
 const ANSWERING: Duration = Duration::from_secs(5);
@@ -107,8 +107,8 @@ impl<Q: Asks> Control<Q> {
         Ok(Control { asked, waits, at: at.clone(), end })
     }
 
-    /// Returns the next question, if there is one. Questions whose askers stopped waiting while this process was
-    /// suspended are dropped, so that they do not take effect when the process resumes.
+    /// Returns the next question, if there is one. Questions whose askers no longer wait are dropped. So the questions
+    /// that arrived while this process was suspended do not take effect when it resumes.
     #[inline]
     #[must_use]
     pub fn next(&self) -> Option<Asked<Q>> {
@@ -267,7 +267,7 @@ pub fn ask_within<Q: Asks>(paths: &[PathBuf], question: &Q, patience: Duration) 
 }
 
 /// Returns the process that listens at one of these paths, even if it does not answer. Returns `None` if no process
-/// listens, or if its queue is full.
+/// listens.
 #[must_use]
 pub fn listener(paths: &[PathBuf]) -> Option<i32> {
     let streams = paths.iter().filter_map(|path| UnixStream::connect(path).ok());

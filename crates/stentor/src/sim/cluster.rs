@@ -71,8 +71,8 @@ impl<S: StateMachine> SimCluster<S> {
         SimCluster::per_group(move |_| machine(), script)
     }
 
-    /// Creates the same cluster, with machines that differ by group, for example because each group has one partition of
-    /// the keys. `machine` makes the machine of a member of the group, equal for all members of this group.
+    /// Creates the same cluster, with machines that differ by group, for example because each group has one partition
+    /// of the keys. `machine` makes the machine of a member of the group, equal for all members of this group.
     pub fn per_group<C: Script + 'static>(
         machine: impl Fn(Group) -> S + 'static,
         script: impl Fn(usize) -> C + 'static,
@@ -113,7 +113,7 @@ impl<S: StateMachine> SimCluster<S> {
         SimCluster { members, ..self }
     }
 
-    /// Sets the number of clients, 1 to 8. There may be at most 32 members of all groups and clients together.
+    /// Sets the number of clients, 1 to 8. The members of all groups and the clients are together at most 32.
     #[must_use]
     pub fn clients(self, clients: usize) -> Self {
         SimCluster { clients, ..self }
@@ -176,7 +176,7 @@ impl<S: StateMachine> SimCluster<S> {
     ///
     /// # Errors
     /// Returns [`SimError::Failed`] with the seed that failed, or [`SimError::NotReached`] if no call was answered, or
-    /// if a kind of fault never happened in a hundred seeds or more. Returns another error if no seed could be run.
+    /// if a kind of fault never happened in a hundred seeds or more. Returns another error if the seeds cannot be run.
     pub fn run(&self, seeds: impl IntoIterator<Item = u64>) -> Result<SimReport, SimError> {
         self.check()?;
         if let Some(seed) = seed_of_variable()? {
@@ -338,7 +338,7 @@ fn of_simulation(run: &ServiceRun) -> impl Iterator<Item = (SimProperty, String)
     })
 }
 
-/// Returns the trace, in which each number of a new call is followed by the content of the call.
+/// Returns the trace. Each line about the beginning of a call ends with the content of the call.
 fn whole_trace(run: &ServiceRun, clients: &Clients) -> Vec<String> {
     let with_call = |line: &String| {
         let begins = line.split_once(" begins call ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
@@ -351,7 +351,7 @@ fn whole_trace(run: &ServiceRun, clients: &Clients) -> Vec<String> {
     run.story.iter().map(with_call).collect()
 }
 
-/// Returns the failure of a seed, with the trace of its second run.
+/// Returns the failure of a seed, with the trace of the run `traced`, which may be a second one.
 fn failure_of(seed: u64, first: &Ran, traced: &Ran, repeats: bool) -> SimFailure {
     let test = std::thread::current().name().filter(|name| *name != "main").map(str::to_owned);
     let (violations, trace) = (first.violations.clone(), traced.trace.clone());

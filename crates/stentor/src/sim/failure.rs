@@ -18,7 +18,7 @@ pub enum SimProperty {
     Panic,
     /// A script reported an error, or made an invalid call.
     Script,
-    /// A value could not be written or read.
+    /// A value could not be written or restored.
     Restore,
     /// [`StateMachine::read`](crate::StateMachine::read) changed the value.
     ReadChanges,
@@ -94,7 +94,7 @@ pub struct SimFailure {
     pub(super) trace: Vec<String>,
     /// The call that shows the violation, if a call does.
     pub(super) call: Option<u64>,
-    /// `true` if a second run of the seed had the same result.
+    /// `true` if a second run of the seed had the same result, or if there was no second run.
     pub(super) repeats: bool,
     /// Name of the test that ran, if its thread has a name.
     pub(super) test: Option<String>,
@@ -131,13 +131,13 @@ impl SimFailure {
     }
 
     /// Returns whether a second run of the seed had the same result. If not, the machine or a script depends on other
-    /// input than the seed.
+    /// input than the seed. Returns `true` if the seed was run only once, as by [`replay`](super::SimCluster::replay).
     #[must_use]
     pub fn repeats(&self) -> bool {
         self.repeats
     }
 
-    /// Returns the range of lines up to the first violation that was detected during the run, or the last lines.
+    /// Returns the range of lines up to the first one that shows a violation, or the last lines if none does.
     fn shown(&self) -> std::ops::Range<usize> {
         let ends = self.call.map(|call| format!(" has the answer to call {call}: "));
         let shows =

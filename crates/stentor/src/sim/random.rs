@@ -2,7 +2,7 @@
 
 use stentor_fabric::SplitMix64;
 
-/// Random numbers that depend on the seed of a run only.
+/// Random numbers that depend only on the seed of a run and on the number of the client.
 #[derive(Clone, Debug)]
 pub struct SimRandom(SplitMix64);
 

@@ -8,11 +8,13 @@ use super::clients::Clients;
 use super::seen::Fate;
 use crate::Consistency;
 
-/// Smallest number of seeds in which every kind of fault must occur. Fewer seeds may miss one by chance.
+/// Smallest number of seeds of a run in which every kind of fault must occur at least once. Fewer seeds may miss a kind
+/// by chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
-/// Events that must occur in [`CLAIMED_FROM_SEEDS`] or more seeds, in groups of any size.
+/// Events of which each must occur at least once in a run of [`CLAIMED_FROM_SEEDS`] or more seeds, whatever the size of
+/// the groups. The first must occur in every run.
 const ALWAYS: [&str; 5] = ["answered", "partitions", "pauses", "client crashes", "sessions taken up"];
-/// Events that must also occur in groups of at least three members, which may lose a member.
+/// Further events that must occur if groups have at least three members. Only such groups lose members.
 const OF_THREE: [&str; 4] = ["member crashes", "restarts", "leader changes", "state transfers"];
 
 /// The number of seeds of a simulation, and the events in all of them.

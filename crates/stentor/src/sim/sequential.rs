@@ -77,7 +77,7 @@ impl Sequential<'_> {
         self.passed.get(&(group, number)).map(|passed| passed.timestamp).unwrap_or_default()
     }
 
-    /// Runs `with` on the machine of a group after `calls` and the positions that precede the call `token`.
+    /// Runs `with` on the machine of a group after `calls` and the positions up to that of the call `token`.
     fn with_machine<T>(&self, group: GroupId, calls: &[u64], token: u64, with: impl FnOnce(&mut Reached) -> T) -> T {
         let mut all = self.reached.borrow_mut();
         let reached = all.entry(group.0).or_insert_with(|| self.begin(group));

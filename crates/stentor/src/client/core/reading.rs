@@ -11,7 +11,7 @@ use crate::Group;
 use crate::client::{Consistency, Outcome, Refused, Why, fates};
 use crate::runtime::FabricDiagnostics;
 
-/// A client's reads in flight, and the random word that separates their names from those of requests.
+/// A client's reads in flight, and the random word in their names.
 pub(super) struct Reading {
     reader: Reader,
     word: u64,
@@ -41,7 +41,7 @@ impl Reading {
         }
     }
 
-    /// Ends the reads of the matching groups as unanswered.
+    /// Ends the reads of the matching groups as not applied, for the reason `why`.
     pub(super) fn give_up(
         &mut self,
         is_meant: impl Fn(GroupId) -> bool,
@@ -93,7 +93,7 @@ impl<F: FabricDiagnostics> Core<F> {
             Err(ReaderError::TooLong(bytes)) => Err(Refused::TooLong { bytes, limit: self.longest }),
             Err(ReaderError::Busy) => Err(Refused::Busy(Group(group))),
             Err(_) => {
-                // The group has not sent its hello yet. Request admission.
+                // No member of the group is connected. Request admission.
                 self.opens(group);
                 Err(Refused::Unavailable(Group(group)))
             }
