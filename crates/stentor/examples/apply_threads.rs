@@ -1,6 +1,7 @@
 //! Compares the two threads on which a node can apply commands: `apply_threads ROUNDS`. Three nodes and a client run in
 //! this process, on shared memory. Each round measures both threads, one after the other: the rate of commands with a
-//! full window, and the latency of single commands until a majority has applied them. The last lines show the medians.
+//! full window, and the latency of single commands until a majority has delivered them. The last lines show the
+//! medians.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -17,7 +18,7 @@ const CONFIG: &str = "cluster = \"applythreads\"\nfabric = \"shm\"\n[election]\n
 const FLOOD: u64 = 100_000;
 const SINGLE: usize = 2000;
 
-/// A cheap machine: it adds, and replies with the sum.
+/// A cheap machine: it replies with a hash of all commands so far.
 #[derive(Default)]
 struct Sum(u64);
 
@@ -86,7 +87,7 @@ impl Bed {
         Ok(counts.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(0))
     }
 
-    /// Returns the median time until a majority has a command.
+    /// Returns the median time until a majority has delivered a command.
     fn single(&mut self) -> Result<Duration, Box<dyn std::error::Error>> {
         let mut times = Vec::with_capacity(SINGLE);
         for _ in 0..SINGLE {

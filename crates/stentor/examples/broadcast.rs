@@ -17,13 +17,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).ok_or("name a process of the broadcast")?;
     let mut process = Cluster::load("cluster.toml")?.broadcast(&name).start()?;
     let (lines, mut waiting) = (lines(), None);
-    // The process continues after the end of its input, because the other processes rely on it until it is killed.
+    // The process continues after the end of its input until it is killed, because the other processes rely on it.
     while process.turn_or_sleep(LOOK, hear)? {
         waiting = waiting.or_else(|| lines.try_recv().ok());
         let Some(line) = &waiting else { continue };
         match process.send(line.as_bytes()) {
             Ok(_) => waiting = None,
-            // Try again later: there will be room.
+            // Try again after the next turn.
             Err(NotSent::NotBegun | NotSent::Full) => {}
             Err(why) => return Err(why.into()),
         }

@@ -42,8 +42,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Sends messages from one process, until all processes have delivered them. If the window is full, the rest is
-    /// sent later.
+    /// Sends `count` messages from one process, and waits until all processes have delivered them. Whenever the window
+    /// is full, the other messages wait.
     fn send(&mut self, from: usize, count: u64) -> Result<(), Box<dyn Error>> {
         let (due, mut sent) = (self.0[from].1 + count, 0);
         self.until(|processes| {
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join("cluster.toml"), configuration())?;
     let cluster = Cluster::load(directory.join("cluster.toml"))?.in_directory(directory.join("sockets"));
-    // One thread turns all processes, so an idle process must not spin.
+    // One thread turns all processes, so an idle process must not yield, and must not spin for long.
     let start = |name| Ok((cluster.broadcast(name).wait(WaitMode::BLOCK).start()?, 0));
     let mut processes = Processes(NAMES.into_iter().map(start).collect::<Result<_, Box<dyn Error>>>()?);
 

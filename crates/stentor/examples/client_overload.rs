@@ -1,12 +1,12 @@
 //! Measures clients that demand more than a group can deliver: `client_overload FABRIC WAIT [SECONDS]`, where the
 //! fabric is `shm` or `roce`, and the wait mode is `poll`, `adaptive` or `block`.
 //!
-//! Three processes of this program run the nodes. First, one client keeps its window full; its rate is the peak. Then
-//! it makes calls at twice that rate, whether there is room or not; the rate and the latency of the accepted calls are
-//! printed. Last, two modest clients with four calls in flight each are measured alone, and beside a greedy client that
-//! calls whenever there is room. Their rates are printed, and the distance in the order between a call's command and
-//! the last command that was answered before the call was made. All processes share the machine's processors, so the
-//! rates depend on the machine. The distance does not.
+//! Three processes of this program run the nodes. First, one client keeps 512 calls in flight; its rate is the peak.
+//! Then it makes calls at twice that rate, whether there is room or not; the rate and the latency of the accepted calls
+//! are printed. Last, two modest clients with four calls in flight each are measured alone, and beside a greedy client
+//! that calls whenever there is room. Their rates are printed, and the distance in the order between a call's command
+//! and the last command that was answered before the call was made. All processes share the machine's processors, so
+//! the rates depend on the machine. The distance does not.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ const COMMAND: [u8; 64] = [7; 64];
 /// Number of calls in flight of one client, for its peak.
 const FULL: usize = 512;
 const MODEST: usize = 4;
-/// Number of calls that an overloaded client accepts.
+/// Number of calls that an overloaded client accepts at a time.
 const TAKEN: u32 = 1024;
 
 /// The service that a client with a fixed number of calls in flight receives.

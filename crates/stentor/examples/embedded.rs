@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
     for (node, name) in nodes.iter().zip(names) {
         let client = node.client().connect()?;
-        // This works on any thread but the node's own, where waiting returns the error `WouldDeadlock`.
+        // This works on any thread but those of the node, where waiting returns the error `WouldDeadlock`.
         let answer = client.call(group, &5_i64.to_le_bytes()).wait()?;
         println!("{name}: {}", i64::from_le_bytes(answer.bytes().try_into()?));
         client.close()?;

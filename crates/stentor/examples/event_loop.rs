@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let members = names.iter().zip(7101..).map(|(name, port)| (*name, format!("127.0.0.1:{port}")));
     let cluster = Cluster::builder("loop").group("counter", members).build()?;
     let group = cluster.group("counter")?;
-    // In this mode `turn` neither spins nor yields, which would delay the other nodes on this thread.
+    // In this mode `turn` never yields, and hardly spins. Both would delay the other nodes on this thread.
     let start = |name| cluster.node(name, Counter::default()).wait(WaitMode::BLOCK).start();
     let nodes = names.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
     let (ours, theirs) = UnixStream::pair()?;

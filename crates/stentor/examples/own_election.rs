@@ -69,8 +69,8 @@ impl Election for Appointed {
         Err(HandOverError::Unsupported)
     }
 
-    /// Called when the protocol receives a ballot. A leader with a smaller ballot is appointed again, with a larger
-    /// number.
+    /// Called when the protocol receives a ballot. A leader whose number is not larger is appointed again, with a
+    /// larger number.
     fn witness(&mut self, epoch: u64, _: ProcessId) {
         if self.leads_in.is_some_and(|own| own <= epoch) {
             self.board.appoint(self.me, epoch);

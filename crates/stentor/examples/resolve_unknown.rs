@@ -1,9 +1,9 @@
 //! A command with an unknown outcome: the process that sent it has died, and a later process finds the outcome.
 //!
 //! `cargo run -p stentor --example resolve_unknown` starts three nodes of an account in this process. Then it starts
-//! itself again, several times in turn, as `resolve_unknown pay DIRECTORY`. Such a process writes its session and the
-//! ticket of a payment to files, sends the payment, and dies without an answer. This process resumes the session and
-//! resolves the ticket. Each payment is therefore made exactly once.
+//! itself again, several times in turn, as `resolve_unknown pay DIRECTORY DELAY`. Such a process writes its session and
+//! the ticket of a payment to files, sends the payment, and dies without waiting for the answer. This process resumes
+//! the session and resolves the ticket. Each payment is therefore made exactly once.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -54,8 +54,8 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::rename(&new, file)
 }
 
-/// Pays, and dies before the answer. The ticket is stored before the command is sent, because the process may die at
-/// any time afterwards.
+/// Pays, and dies without waiting for the answer. The ticket is stored before the command is sent, because the process
+/// may die at any time afterwards.
 fn pay(cluster: &Cluster, directory: &Path, delay: u64) -> Result<(), Box<dyn Error>> {
     let client = cluster.client().connect()?;
     replace(&directory.join("session"), &client.session().to_bytes())?;

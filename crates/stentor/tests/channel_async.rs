@@ -160,7 +160,7 @@ fn channel_between_addresses_works_in_tokio() {
     }
 }
 
-/// A message wakes a sleeping task, and so does the end of the other process. Many channels share the thread that wakes
+/// A message wakes a sleeping task, and so does the drop of the other end. Many channels share the thread that wakes
 /// tasks.
 #[test]
 fn sleeping_tasks_are_woken() {
@@ -194,12 +194,12 @@ fn sleeping_tasks_are_woken() {
                     assert_eq!(message, [number]);
                 }
                 channel.send(b"done").await.unwrap();
-                // By now the other end has been dropped.
+                // The other end is dropped soon after it has received this message.
                 channel.recv(&mut message).await.unwrap_err().kind()
             })
         })
         .collect();
-    // A task that is never woken would wait forever. The end of the other process reveals it.
+    // A task that is never woken would wait forever. The timeout reveals it.
     let done = async {
         for task in tasks {
             assert_eq!(task.await.unwrap(), stentor::ChannelErrorKind::PeerGone);

@@ -1,4 +1,4 @@
-//! Measures the cost of an idle cluster in processor time. Wall time is not checked, so a busy machine does not matter.
+//! Measures the cost of an idle cluster in processor time, which hardly depends on the load of the machine.
 
 mod common;
 
@@ -40,7 +40,7 @@ struct Used {
     silence: Duration,
 }
 
-/// Runs one idle member. The last one to be measured stops all of them.
+/// Runs one idle member. The first member whose measurement ended a second ago stops all members.
 fn idle<F: Fabric>(plan: &ClusterRuntime, me: ProcessId, mut member: Member<F>, stop: &Stop) -> Used {
     let mut keeper = ElectionDriver::heartbeat(plan, me).expect("possible");
     let (mut from, mut to, mut silence) = (None, None, Duration::ZERO);

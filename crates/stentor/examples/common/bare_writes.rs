@@ -69,7 +69,7 @@ impl<F: Fabric> End<F> {
         }
     }
 
-    /// Writes a value. Every eighth write is signalled, because completions free the queue.
+    /// Writes a value. At least every eighth write is signalled, because completions free the queue.
     fn write(&mut self, value: u64, signalled: bool) -> Result<()> {
         self.writes += 1;
         let signalled = signalled || self.writes.is_multiple_of(8);
@@ -112,7 +112,7 @@ impl<F: Fabric> End<F> {
     }
 }
 
-/// Starts one end on a fabric, in its own directory.
+/// Starts one end on a fabric, in the directory that both ends share.
 fn start<F: ClusterFabric>(fabric: &str, me: u16, directory: &Path, wait: WaitMode) -> Result<End<F>> {
     let process = |n: u8| format!("{{ id = \"n{n}\", address = \"127.77.1.{n}:7001\" }}");
     let text = format!(
@@ -133,7 +133,7 @@ pub(crate) fn echo<F: ClusterFabric>(fabric: &str, directory: &str, wait: &str) 
     start::<F>(fabric, 1, Path::new(directory), wait_mode(wait)?)?.echo()
 }
 
-/// The two processes: this one, and a child that ends with it.
+/// The two processes: this one, and a child, which is killed when this value is dropped.
 pub(crate) struct BareWrites<F> {
     end: End<F>,
     echo: Child,

@@ -1,4 +1,4 @@
-//! After warm-up, a channel that its owner turns allocates nothing for a message, with any of its interfaces.
+//! After warm-up, a channel allocates nothing for a message, neither in an event loop nor with futures.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -1,4 +1,4 @@
-//! The README's program: three nodes and clients are processes, and nodes are killed under load.
+//! The README's program: three nodes and clients are processes, and the leader is killed between two calls.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

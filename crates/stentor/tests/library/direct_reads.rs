@@ -215,7 +215,7 @@ fn many_reads_share_their_rounds_of_writes() {
     });
 }
 
-/// The leader stops, and another member answers with all commands that were answered before.
+/// The leader hands over or stops, and another member answers with all commands that were answered before.
 #[test]
 fn reads_at_a_new_leader_miss_nothing() {
     let mut running = Running::new("direct-leaders", ApplyThread::Own);
@@ -261,7 +261,7 @@ fn read_follows_observed_positions_of_other_groups() {
     }
 }
 
-/// One client always keeps its window full, and the machine is slow.
+/// One client always has 30 commands in flight, and the machine is slow.
 #[test]
 fn reads_are_answered_under_constant_load() {
     let running = Running::new("direct-beside", ApplyThread::Own);

@@ -145,7 +145,7 @@ fn leader_stops(mut running: Running) {
     log.0.sort();
     log.0.dedup();
     assert_eq!(log.0.len(), 2000, "each");
-    // The client in the leader's process has ended with it.
+    // The client that was embedded in the leader's node has ended with the node.
     let ended = running.clients[leader].call(group, b"late").wait();
     assert!(matches!(ended, Err(CallError::NotApplied(Refused::ClientEnded))), "{ended:?}");
 }

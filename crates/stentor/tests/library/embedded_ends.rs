@@ -207,7 +207,7 @@ fn node_starts_over(name: &str, fabric: FabricKind, net: u8) {
     until("all agree", || (state(0) == state(1) && state(1) == state(2)).then_some(()));
     assert_eq!(state(at).0, 311, "each once");
     if fabric == FabricKind::Shm {
-        // With an embedded client, the node sleeps on its own descriptor, which must include the new member's fabric.
+        // With an embedded client, the node sleeps on a set of descriptors, which must include the new member's fabric.
         ends_a_sleep(|| drop(trio.status(at)));
     }
     client.close().expect("it ends in order");

@@ -231,7 +231,8 @@ fn an_observer_without_states_and_position_starts_at_the_present() {
     assert!(!error.remedy().is_empty());
 }
 
-/// Calls numbers until `stop` is set. The thread returns the number of applied calls.
+/// Makes calls with rising numbers on a thread, until the returned flag is set. The thread returns the number of
+/// applied calls.
 fn load(stage: &Stage) -> (Arc<AtomicBool>, JoinHandle<u64>) {
     let (stop, client, group) = (Arc::new(AtomicBool::new(false)), stage.client.clone(), stage.group);
     let told = Arc::clone(&stop);
@@ -285,7 +286,7 @@ fn an_observer_behind_the_journal_gets_a_state_or_an_error() {
     stage.call(0..10);
     stage.check(&mut witness);
     let last = witness.last.expect("it has seen something");
-    // The commands have as many bytes as the sockets buffer, plus twice the size of the journal.
+    // The commands have more bytes than the sockets and the journal hold.
     let command = vec![b'x'; 60_000];
     let calls: Vec<_> = (0..60).map(|_| stage.client.call(stage.group, &command)).collect();
     calls.into_iter().for_each(|call| drop(call.wait().expect("it is applied")));

@@ -22,7 +22,7 @@ use crate::until::until;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const ROLE: &str = "STENTOR_OBSERVED_ROLE";
 const DIRECTORY: &str = "STENTOR_OBSERVED_DIRECTORY";
-/// Calls of the client in flight.
+/// Maximum number of calls of the client in flight.
 const DEPTH: usize = 512;
 /// Name of the file with the index that the observers must reach.
 const TARGET: &str = "target";
@@ -105,8 +105,8 @@ fn a_process_takes_its_role() {
     }
 }
 
-/// Calls with a full window, or at a rate, and prints the number of applied calls ten times a second. A line on
-/// standard input ends the load; then the client prints the state of the group.
+/// Makes `rate` calls per second, or as many as [`DEPTH`] allows if `rate` is 0. Prints the number of applied calls ten
+/// times a second. A line on standard input ends the load; then the client prints the state of the group.
 fn client(cluster: &Cluster, rate: u64) {
     let group = cluster.group("g").expect("it is there");
     let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("it connects");

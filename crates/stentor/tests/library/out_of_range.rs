@@ -24,7 +24,7 @@ clients = 1
 id = "g1"
 process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
 "#;
-/// Values that no id has: just beyond the last id, far beyond it, and the largest of the type.
+/// Values that no id has, up to the largest of the type.
 const OUTSIDE: [u16; 4] = [7, 64, 256, u16::MAX];
 
 fn plan() -> ClusterRuntime {

@@ -87,8 +87,8 @@ fn started(name: &str, directory: &Path) -> Process {
     process
 }
 
-/// Sends commands with increasing numbers, beginning with `first`, forever. Before each call, it stores the session and
-/// the ticket, which a later process needs to continue.
+/// Sends commands with increasing numbers, beginning with `first`, forever. It stores the session and, before each
+/// call, the ticket. A later process needs both to continue.
 fn client(cluster: &Cluster, directory: &Path, first: u64) {
     let (session, ticket) = (directory.join("session"), directory.join("ticket"));
     let group = cluster.group("g").expect("it is there");

@@ -18,7 +18,7 @@ use crate::until::until;
 /// Bound on the lateness of a timer on a busy host, in nanoseconds.
 const LATE_NS: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
-/// Value that represents a session in place of a timer's id.
+/// Value that represents the end of a session in place of a timer's id.
 const SESSION: u64 = u64::MAX;
 /// Id of a timer that repeatedly sets itself for a time that has passed.
 const ENDLESS: u64 = 666;

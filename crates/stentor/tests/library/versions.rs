@@ -21,7 +21,7 @@ struct Sum<const V: u32> {
     seen: Vec<u32>,
     /// Amount that is added to the next sum at this member only.
     wrong: Arc<AtomicU64>,
-    /// `true` if members differ in the digest before they differ in a reply.
+    /// `true` if the wrong amount changes only the digest, and no reply.
     hides: bool,
     hidden: u64,
 }
@@ -102,7 +102,7 @@ fn status<S: StateMachine>(node: &NodeHandle<S>) -> Status {
     node.status().expect("it runs")
 }
 
-/// Waits until the version is in force here, and all commands are applied.
+/// Waits until the version is in force at a node.
 fn in_force<S: StateMachine>(node: &NodeHandle<S>, version: u32) {
     until("the version", || (status(node).version == version).then_some(()));
 }

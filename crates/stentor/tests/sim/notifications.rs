@@ -85,8 +85,8 @@ fn differing_notifications_are_found() {
     }
 }
 
-/// A machine that is wrong everywhere in the same way agrees with itself, but not with a model. A model without
-/// notifications is not compared.
+/// A machine that is wrong everywhere in the same way agrees with itself, but not with a model. Notifications are not
+/// compared with those of a model that sends none.
 #[test]
 fn a_model_finds_wrong_notifications() {
     let stale = || reading_shop(Plant::NotifiesStale).members(1).groups(1);

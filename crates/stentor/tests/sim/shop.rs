@@ -23,9 +23,9 @@ pub(crate) enum Plant {
     WritesTwice,
     /// The locks of an ended session remain.
     KeepsLocks,
-    /// A read counts.
+    /// A read raises the count in the written value.
     ReadCounts,
-    /// A command panics.
+    /// Adding panics once the count is 20.
     Panics,
     /// Notifications contain a copy that is updated at every fourth command that this machine has applied.
     NotifiesStale,
@@ -198,8 +198,8 @@ pub(crate) fn shop(plant: Plant) -> SimCluster<Shop> {
     SimCluster::new(move || Shop::new(plant), |_| shopper).groups(2).clients(3)
 }
 
-/// The script of a client that reads in every way: it counts and locks in one group, and reads at leaders, after
-/// positions and locally.
+/// The script of a client that reads in every way: it adds in one group or in all, locks in one, and reads in order, at
+/// leaders, after positions and locally.
 pub(crate) fn reader(turn: &mut Turn<'_>) -> Next {
     let groups = turn.groups().to_vec();
     let group = groups[turn.random().below(groups.len() as u64) as usize];
