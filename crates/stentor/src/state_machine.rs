@@ -276,7 +276,7 @@ impl Context<'_> {
     /// Schedules a call of [`StateMachine::timer`] at the first position in the order of this group whose
     /// [time](Context::time) is not before `at`. As long as a majority of the group is alive, that position follows the
     /// time `at` within a few milliseconds, whether clients send anything or not. A timer for a time that has passed is
-    /// due at the next position, or at the same position if [`StateMachine::timer`] sets it.
+    /// due at the next position, or at the present one if timers still fire there.
     ///
     /// `timer` is an id that the machine chooses. If a timer with this id is set, it moves to the new time. Timers are
     /// part of the group's state: a member that receives the value of another member also receives its timers, so

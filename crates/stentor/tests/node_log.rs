@@ -17,7 +17,7 @@ mod until;
 
 use state::{Log, numbers, until};
 
-/// A logger that keeps all lines of nodes.
+/// A logger that keeps all lines.
 struct Capture(Mutex<Vec<(Level, String)>>);
 
 static CAPTURE: Capture = Capture(Mutex::new(Vec::new()));

@@ -112,8 +112,8 @@ impl ClientBuilder {
 
     /// Sets how many calls a [`Client`] may have at a time, until they have ended and the program has dropped them and
     /// their answers. Further calls fail with [`Busy`](super::Refused::Busy). The default is 4096. At most `window` of
-    /// `[limits]` commands are in flight; the other calls are queued. Calls to one group are sent in the order in which
-    /// they were made.
+    /// `[limits]` commands and ordered reads are in flight; the others are queued. Calls to one group are sent in the
+    /// order in which they were made.
     pub fn calls(self, most: u32) -> Self {
         ClientBuilder { calls: most.max(1), ..self }
     }

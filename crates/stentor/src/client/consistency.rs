@@ -31,7 +31,7 @@ pub enum Consistency {
     Leader,
     /// The query is answered by any member of the group that has applied the command at this position. The answer
     /// therefore reflects that command. If the position is from another group, only its time counts: a member answers
-    /// after it has applied a command that is not earlier.
+    /// after it has applied a command, or another entry of the order, that is not earlier.
     After(Position),
     /// Any member of the group answers at once from its current state. The state may be arbitrarily old, but it is
     /// always the state at one position of the order.

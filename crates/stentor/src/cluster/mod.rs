@@ -133,7 +133,8 @@ impl Cluster {
         NodeBuilder::new(self.clone(), name, state)
     }
 
-    /// Configures a client. It uses the first free client id of the cluster.
+    /// Configures a client. It uses a free client id of the cluster, if possible one whose home group is among the
+    /// groups of the client.
     pub fn client(&self) -> ClientBuilder {
         ClientBuilder::new(self.clone())
     }

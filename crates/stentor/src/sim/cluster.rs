@@ -120,9 +120,9 @@ impl<S: StateMachine> SimCluster<S> {
     }
 
     /// Sets the largest number of calls of a client, 1 to 1000. Calls for which there was no room, which end as
-    /// [`Fate::NotApplied`](super::Fate::NotApplied), do not count. The calls are spread over the time in which faults
-    /// occur. After the last call the script is not asked again, and the client ends its session when all calls are
-    /// answered.
+    /// [`Fate::NotApplied`](super::Fate::NotApplied), do not count. In most seeds, the calls are spread over the time
+    /// in which faults occur. After the last call the script is not asked again, and the client ends its session when
+    /// all calls are answered.
     #[must_use]
     pub fn calls(self, calls: u64) -> Self {
         SimCluster { calls, ..self }
