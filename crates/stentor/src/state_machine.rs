@@ -25,9 +25,9 @@ use crate::{Group, Position};
 /// # Panics
 /// A machine that panics is *poisoned*: it receives no more commands, is not frozen and cannot be inspected. Its node
 /// continues to vote, and hands leadership over if it leads. If a majority of the group has applied the command without
-/// a panic, the node restarts within its process, once for each command, and the machine receives the state of another
-/// member by [`restore`](StateMachine::restore). If the machines of a majority panic, the group halts at that command:
-/// see [`Status::halted`](crate::Status::halted).
+/// a panic, the node restarts within its process, and the machine receives the state of another member by
+/// [`restore`](StateMachine::restore). The same command causes at most one such restart. If the machines of a majority
+/// panic, the group halts at that command: see [`Status::halted`](crate::Status::halted).
 pub trait StateMachine: Send + 'static {
     /// Newest version of the state machine that this program knows, from 1 to 4096. A version covers the machine's
     /// behaviour and the format of the written value. Raise it when the behaviour of `apply`, `timer` or

@@ -109,7 +109,7 @@ pub enum Refused {
     )]
     Unanswered(Group),
     /// The group was reset after this client connected: connect again. Or the position of an
-    /// [`After`](super::Consistency::After) read belongs to an earlier history of the group.
+    /// [`After`](super::Consistency::After) read belongs to another history of the group.
     #[error("the group was reset after this client had connected; connect again")]
     GroupReset(Group),
 }

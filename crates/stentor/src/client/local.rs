@@ -268,8 +268,8 @@ impl LocalClient {
 
     /// Leaves the session without ending it. Returns the session, which a later process can
     /// [resume](super::ClientBuilder::session), for as long as after [`Client::leave`](super::Client::leave). This
-    /// function waits for no outcome: first call `turn` until all
-    /// outcomes have arrived, or keep the [tickets](LocalClient::ticket) of the unsettled commands.
+    /// function waits for no outcome: first call `turn` until all outcomes have arrived, or keep the
+    /// [tickets](LocalClient::ticket) of the unsettled commands.
     #[must_use = "the session cannot be resumed without it"]
     pub fn leave(self) -> Session {
         self.session()

@@ -107,8 +107,8 @@ impl<Q: Asks> Control<Q> {
         Ok(Control { asked, waits, at: at.clone(), end })
     }
 
-    /// Returns the next question, if there is one. Questions whose askers no longer wait are dropped. So the questions
-    /// that arrived while this process was suspended do not take effect when it resumes.
+    /// Returns the next question, if there is one. Questions whose askers no longer wait are dropped. Otherwise the
+    /// questions of askers that gave up while this process was suspended would take effect when it resumes.
     #[inline]
     #[must_use]
     pub fn next(&self) -> Option<Asked<Q>> {
