@@ -68,8 +68,8 @@ impl<S: StateMachine> NodeBuilder<S> {
         NodeBuilder { wait: mode, ..self }
     }
 
-    /// Selects one of the addresses that the node's name in the configuration has on this host. For fabrics between
-    /// hosts only.
+    /// Sets the IP address of the node, in place of an address of its host name in the configuration. For fabrics
+    /// between hosts only.
     pub fn bind(self, address: IpAddr) -> Self {
         NodeBuilder { bind: Some(address), ..self }
     }
@@ -81,7 +81,8 @@ impl<S: StateMachine> NodeBuilder<S> {
 
     /// Sets the bounds of the apply queue: a number of commands (at least 1) and their size in bytes. While either
     /// bound is reached, the member delivers nothing, which slows clients down. The default is 1024 commands and 4 MiB.
-    /// If commands take long, the queue holds fewer of them: about 0.2 ms of work, but at least 16 commands.
+    /// If commands take long, the queue holds fewer of them: about 0.2 ms of work, but at least 16 commands or the
+    /// bound. Without an apply thread, there is no queue.
     ///
     /// A stop, a freeze and the restoration of a state take effect after the queued commands. So a machine that needs
     /// long for a command should have a short queue.
@@ -101,7 +102,8 @@ impl<S: StateMachine> NodeBuilder<S> {
     /// Starts the node on a thread of its own, which is named `stentor NAME`.
     ///
     /// # Errors
-    /// Returns an error in the same cases as [`start`](NodeBuilder::start).
+    /// Returns an error in the same cases as [`start`](NodeBuilder::start). Also returns an error if the thread cannot
+    /// be started.
     pub fn spawn(self) -> Result<NodeHandle<S>, StartError> {
         let (name, mailbox) = (self.name.clone(), Requests::default());
         let node = self.start_with(mailbox.clone())?;
@@ -221,8 +223,8 @@ fn place<F: ClusterFabric>(
     Place { directory, meeting: plan.meeting_name(), me, name, source }.take("stentor leader", say)
 }
 
-/// Lets the member share its address with the clients that are embedded in its process. Returns the start parameters of
-/// the member and of the clients.
+/// On `roce`, lets the member share its address with the clients that are embedded in its process. Returns the start
+/// parameters of the member and of the clients.
 fn shared(bind: BindConfig) -> (BindConfig, BindConfig) {
     #[cfg(feature = "roce")]
     {

@@ -140,7 +140,7 @@ fn thread_number() -> u64 {
     OWN.with(|own| *own)
 }
 
-/// The thread that currently runs a node.
+/// The thread that has run the node last.
 #[derive(Clone, Default)]
 pub(super) struct Turner(Arc<AtomicU64>);
 

@@ -10,7 +10,7 @@ use crate::runtime::{self, InUse, RunError};
 
 debug_as_display!(StartError, NodeError);
 
-/// The reason why a node did not start. The attempt leaves nothing behind.
+/// The reason why a node did not start.
 #[derive(Error)]
 #[error("{name} does not start: {}; {}", .cause.what(self.address.as_deref()), .cause.remedy())]
 pub struct StartError {
@@ -40,19 +40,22 @@ pub enum StartErrorKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum NodeErrorKind {
-    /// Another process of the same name is running and has taken the member's place. Leave the place to that process.
+    /// The group knows another process of the same name that was started later. Leave the place to that process, or
+    /// start the node again if the clock was set back.
     Superseded,
     /// The group was reset and continues without this node's state. Start the node again.
     GroupReset,
-    /// Another member's state could not be restored.
+    /// Another member's state could not be restored, or the group applies a version of the state machine that this
+    /// program does not know.
     Restore,
-    /// The state machine has panicked.
+    /// The state machine has panicked or was outvoted, or the node could not start over after that.
     Panicked,
     /// The state machine took too long to apply the delivered commands.
     Slow,
-    /// The node does not lead, or the named member cannot lead now. The node continues.
+    /// The node does not lead, or the name is not that of another member, or that member cannot lead now. The node
+    /// continues.
     NotHandedOver,
-    /// The node has ended before the request.
+    /// The node has ended, so it does not carry out the request.
     Gone,
     /// The node's own thread made the request and would deadlock. The node continues.
     OwnThread,

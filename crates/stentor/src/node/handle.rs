@@ -58,9 +58,9 @@ impl<S: StateMachine> NodeHandle<S> {
     /// needs no thread, and on `roce` no address of its own. It occupies one of the cluster's client ids, and as much
     /// memory as any client. It continues when another member leads, and ends with the node.
     ///
-    /// [`connect`](ClientBuilder::connect) waits until the groups are reachable. On the node's own thread, for example
-    /// within `apply`, both `connect` and waiting for a call fail with
-    /// [`WouldDeadlock`](crate::Refused::WouldDeadlock). A call can be polled there. [`ClientBuilder::wait`] applies
+    /// [`connect`](ClientBuilder::connect) waits until the groups are reachable. On the thread that runs the node and
+    /// on the thread that applies its commands, both `connect` and waiting for a call fail with
+    /// [`WouldDeadlock`](crate::Refused::WouldDeadlock). These threads can poll a call. [`ClientBuilder::wait`] applies
     /// only while the client connects; later the node's mode applies. On `verbs` and `ofi`, embedded clients are not
     /// supported yet.
     pub fn client(&self) -> ClientBuilder {
@@ -68,11 +68,11 @@ impl<S: StateMachine> NodeHandle<S> {
     }
 
     /// Calls `look` with the state machine between two commands, on the thread that applies them, and waits for the
-    /// result. The protocol continues meanwhile.
+    /// result. The protocol continues meanwhile, unless commands are applied on its thread.
     ///
     /// # Errors
-    /// Returns an error if the node has ended, or if its state machine has panicked. Also returns an error on the apply
-    /// thread itself, because it would deadlock.
+    /// Returns an error if the node has ended, or if its state machine has panicked. Also returns an error on the
+    /// thread that runs the node and on the apply thread, because it would deadlock.
     ///
     /// # Panics
     /// Panics if `look` panics. The node continues.
@@ -89,7 +89,8 @@ impl<S: StateMachine> NodeHandle<S> {
     /// Asks another member to take over leadership. [`status`](NodeHandle::status) shows when that member leads.
     ///
     /// # Errors
-    /// Returns an error in the same cases as [`Node::hand_over`]. Also returns an error if the node has ended.
+    /// Returns an error in the same cases as [`Node::hand_over`]. Also returns an error if the node has ended, and on
+    /// the node's own thread, because it would deadlock.
     pub fn hand_over(&self, to: &str) -> Result<(), NodeError> {
         let to = to.to_owned();
         self.ask(move |host| host.hand_over(&to))?

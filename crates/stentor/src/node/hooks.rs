@@ -9,7 +9,8 @@ use stentor_multicast::{Delivered, Member};
 use crate::operator::{Elects, Operator};
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, StartError};
 
-/// A receiver of a node's messages: a level and a text without the node's name. Any thread of the node may call it.
+/// A receiver of a node's messages. Its arguments are a level and a text without the node's name. Any thread of the
+/// node may call it.
 pub type Voice = Arc<dyn Fn(log::Level, &str) + Send + Sync>;
 
 /// The parts of a node that a program can replace: its election, its messages, and the recording of deliveries and
@@ -33,9 +34,9 @@ pub trait Hooks: Send + 'static {
     }
 
     /// Called after a delivery. If the state machine runs on the protocol's thread, it has applied the message, and
-    /// `command` is the applied command. `command` is `None` if nothing was applied: the message is a query, a copy or
-    /// a message of the session protocol (such as a renewal), or the machine has panicked. It is also `None` if the
-    /// machine runs on another thread.
+    /// `command` is the applied command. `command` is `None` if the machine has applied no command: the message is a
+    /// query, a copy, a time or version entry, or a message of the session protocol (such as a renewal), or the machine
+    /// is poisoned. It is also `None` if the machine runs on another thread.
     #[inline]
     fn delivered(&mut self, delivered: &Delivered<'_>, command: Option<&[u8]>) {
         let _ = (delivered, command);
@@ -44,7 +45,8 @@ pub trait Hooks: Send + 'static {
     /// Called when the state is frozen for another member.
     fn freezes(&mut self) {}
 
-    /// Called when the state of the first `number` deliveries was restored. 0 means that the group begins.
+    /// Called when the state of the first `number` deliveries was restored or, if the machine runs on another thread,
+    /// was passed to that thread. 0 means that the group begins.
     fn restored(&mut self, number: u64) {
         let _ = number;
     }
@@ -75,7 +77,7 @@ pub struct Round<'a, F: FabricDiagnostics, E> {
     pub election: &'a E,
     /// The endpoint that answers operators.
     pub operator: &'a mut Operator,
-    /// `true` if the node was asked to stop before this round.
+    /// `true` if the node was asked to stop before this call.
     pub leaves: bool,
 }
 

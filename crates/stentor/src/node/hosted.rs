@@ -1,5 +1,5 @@
-//! A node on its fabric. The code above this module does not know the fabric's type: it makes one call of a trait
-//! object per round.
+//! A node on its fabric. The code above this module does not know the fabric's type: it makes at most one call of a
+//! trait object per round.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Longest sleep if the fabric has no descriptor to wait on.
 const BLIND: Duration = Duration::from_millis(1);
 
-/// A node, independent of its fabric.
+/// The operations of a node, independent of its fabric's type.
 pub(super) trait Host<S>: Send {
     fn run(&mut self, stop: &Stop) -> Result<(), NodeError>;
     fn turn(&mut self, stop: &Stop) -> Result<Turn, NodeError>;
@@ -97,7 +97,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     turner: Turner,
     sleeper: Sleeper,
     leaving: Leaving,
-    /// The directory entry through which commands of this host reach the node, on fabrics that create none.
+    /// The directory entry through which commands of this host reach the node, on fabrics that create no entry.
     place: Option<StandingSeat>,
     /// Time at which the next notices to the clients of a halted group are due.
     next_notice: Duration,
@@ -145,7 +145,7 @@ impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
 struct Due {
     /// `true` if a time entry was ordered. It is sent with the next step.
     is_ordered: bool,
-    /// Time until the next time entry is due.
+    /// Time until the next time entry is due. [`Duration::MAX`] if none is known to be due, or if one is due now.
     in_so_long: Duration,
 }
 
@@ -188,7 +188,7 @@ fn answer_reads<F: ClusterFabric, S: StateMachine, H: Hooks>(
     member.order_time(time, app).is_some() | answered
 }
 
-/// Exchanges reports with the other members, and acts on the conclusions. Returns whether an entry was ordered.
+/// Exchanges reports with the other members, and acts on the conclusions. Returns whether a version entry was ordered.
 #[inline]
 fn compare_reports<F: ClusterFabric, S: StateMachine, H: Hooks>(
     reports: &mut Reports,
@@ -210,7 +210,7 @@ fn compare_reports<F: ClusterFabric, S: StateMachine, H: Hooks>(
     member.set_version_goal(found.goal, app)
 }
 
-/// Describes the difference of another member's state machine.
+/// Describes that another member's state machine differs from this one's.
 #[cold]
 fn differs(name: &str, place: u64) -> String {
     format!(
@@ -234,7 +234,8 @@ struct Leaving {
     goodbye: Goodbye,
     /// The member to which the node hands over, once this was logged.
     heir: Option<ProcessId>,
-    /// `true` if the other members have had enough time to read that the node leaves.
+    /// `true` if the node ends now. Usually it has handed over by then, and the other members have had enough time to
+    /// read that it leaves.
     done: bool,
 }
 
@@ -285,7 +286,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         })
     }
 
-    /// Runs one round; see [`MemberLoop::round`].
+    /// Runs one round; see [`MemberLoop::round`]. Returns whether there was any work, and how long the node may sleep
+    /// if there was none.
     #[inline]
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         let Hosted {
@@ -356,8 +358,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         Ok((worked, longest))
     }
 
-    /// Starts over if the machine is poisoned and the group can spare the node. Notifies clients if the group is
-    /// halted.
+    /// Drops the member if the machine is poisoned and the group can spare the node: the next round starts over.
+    /// Notifies clients if the group is halted.
     #[inline]
     fn look_at_poison(&mut self, stop: &Stop, now: Duration, poisoned: Option<Position>) {
         if !stop.is_stopped() && self.starts_over(now, poisoned) {
@@ -416,7 +418,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
     }
 
     /// Begins again like a process without memory: the group admits the node, and its machine restores the state of
-    /// another member.
+    /// another member. A node that was asked to stop ends instead.
     #[cold]
     fn begin_again(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         if stop.is_stopped() {
@@ -454,7 +456,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         }
     }
 
-    /// Returns the command at which the group is halted, because the machines of a majority have panicked.
+    /// Returns the first command at which a machine of the group is poisoned, if the machines of a majority are: then
+    /// the group is halted.
     fn halted(&self, own: Option<Position>) -> Option<u64> {
         let topology = self.plan.topology();
         let mark = |process: ProcessId| {

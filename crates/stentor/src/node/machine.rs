@@ -65,7 +65,7 @@ impl<S: StateMachine> Machine<S> {
     }
 
     /// Poisons the machine, because a majority of the group reports that this machine differs from their machines. `at`
-    /// is the position at which they report the difference.
+    /// is the first position at which one of them reports it.
     #[cold]
     pub(super) fn give_up(&mut self, at: Position) {
         self.progress.note_poisoned(at);
@@ -86,7 +86,8 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Hands over the delivered commands, after a round of the protocol.
+    /// Ends a round of the protocol: hands the delivered commands to the apply thread, or passes the replies of a
+    /// machine on this thread to `replied`.
     #[inline]
     pub(super) fn end_round(&mut self, mut replied: impl FnMut(&AnswerBuffer)) {
         match &mut self.side {
@@ -153,7 +154,7 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Accepts a delivery. Returns the applied command, if the machine is on this thread and the delivery contains one.
+    /// Accepts a delivery. Returns the applied command, if the machine is on this thread and has applied one.
     #[inline]
     pub(super) fn deliver<'a>(&mut self, delivered: &Delivered<'a>) -> Option<&'a [u8]> {
         match &mut self.side {
@@ -208,7 +209,7 @@ impl<S: StateMachine> Machine<S> {
     }
 }
 
-/// The frozen state of a poisoned machine: reading it fails.
+/// The frozen state of an unusable machine: reading it fails.
 struct Unfrozen;
 
 impl multicast::Frozen for Unfrozen {
@@ -291,7 +292,8 @@ mod tests {
         machine.stop().ok().and_then(Applier::into_machine).expect("the machine is not poisoned")
     }
 
-    /// Sets a timer for 10 ns after each command, and records its calls. Timer 4 panics.
+    /// A machine that sets a timer 10 ns after each command, and records the calls of its methods. Its timers from
+    /// number 4 on panic.
     #[derive(Clone, Default)]
     struct Calls(Arc<Mutex<Vec<(String, u64, u64)>>>);
 
@@ -367,7 +369,7 @@ mod tests {
         assert_eq!(deliver(27, time), (None, Some(7)), "its timer is one too many");
     }
 
-    /// Counts commands, and replies with the count.
+    /// A machine that counts commands, and replies with the count.
     #[derive(Clone, Default)]
     struct Count(u64);
 
@@ -398,12 +400,12 @@ mod tests {
         }
     }
 
-    /// A machine on each kind of thread. The queue of the apply thread has room for four commands.
+    /// Returns a machine on each kind of thread. The queue of the apply thread has room for four commands.
     fn counts() -> [Machine<Count>; 2] {
         counts_for(&Sleeper::default())
     }
 
-    /// The machines of `counts`, whose apply thread wakes this sleeper.
+    /// Returns the machines of `counts`. Their apply thread wakes this sleeper.
     fn counts_for(sleeper: &Sleeper) -> [Machine<Count>; 2] {
         let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
         let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
@@ -458,7 +460,7 @@ mod tests {
         assert_eq!(own.progress().applied().map(|at| at.index), Some(5));
     }
 
-    /// Takes 1 ms for a command.
+    /// A machine that takes 1 ms for a command.
     struct Slow;
 
     impl StateMachine for Slow {
@@ -611,7 +613,7 @@ mod tests {
     }
 
     /// A read at a new leader follows the clock that the leader has recovered, but commands with earlier times may
-    /// still come.
+    /// still be delivered.
     #[test]
     fn an_answer_names_its_place_and_the_time_that_it_follows() {
         let [_, mut here] = counts();

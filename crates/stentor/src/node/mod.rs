@@ -2,15 +2,15 @@
 //!
 //! # Use
 //! [`Cluster::node`](crate::Cluster::node) returns a builder. [`NodeBuilder::start`] makes a [`Node`] for the caller's
-//! thread: [`Node::run`] runs it to its end, and [`Node::turn`] runs one round in the caller's event loop.
+//! thread: [`Node::run`] runs it to its end, and [`Node::turn`] runs it round by round in the caller's event loop.
 //! [`NodeBuilder::spawn`] gives the node a thread of its own.
 //!
 //! # States
 //! - *Joining*: the node has no state of its group. Either the group admits it, or the group begins when all its
 //!   members are present.
 //! - *Following* or *leading*: the node has the state of its group.
-//! - *Leaving*: the node was asked to stop. It hands over if it leads, and stays until the other members have read that
-//!   it leaves.
+//! - *Leaving*: the node was asked to stop. It hands over if it leads, and stays until the other members have had
+//!   enough time to read that it leaves.
 //! - *Stopped*: the node has left its group.
 //!
 //! A node in any of these states can also be *poisoned*: its state machine has panicked or was outvoted. It still
@@ -88,8 +88,8 @@ impl<S: StateMachine> Node<S> {
         self.host.run(&stop)
     }
 
-    /// Runs one round without sleeping, for an event loop of the caller. The rounds do the same work as
-    /// [`run`](Node::run).
+    /// Runs one or two rounds without sleeping, for an event loop of the caller. The rounds do the same work as those
+    /// of [`run`](Node::run).
     ///
     /// # Errors
     /// Returns an error in the same cases as [`run`](Node::run).
@@ -121,7 +121,7 @@ impl<S: StateMachine> Node<S> {
     /// result. The protocol makes no progress meanwhile.
     ///
     /// # Errors
-    /// Returns an error if the state machine has panicked.
+    /// Returns an error if the state machine is poisoned, or if its thread has ended.
     ///
     /// # Panics
     /// Panics if `look` panics. The node continues.
@@ -143,22 +143,22 @@ impl<S: StateMachine> Node<S> {
     /// Returns the state machine after it has applied all delivered commands. Waits for that for at most 10 s.
     ///
     /// # Errors
-    /// Returns an error if that takes longer, or if the state machine has panicked.
+    /// Returns an error if that takes longer, or if the state machine is unusable.
     pub fn into_machine(self) -> Result<S, NodeError> {
         self.host.into_machine()
     }
 }
 
 /// The descriptor is readable when there may be work after [`Turn::Idle`]. The descriptor changes when the node starts
-/// over after a panic of its state machine, and when embedded clients connect or end. Call `as_fd` again before each
-/// sleep.
+/// over, and when embedded clients connect or end. Call `as_fd` again before each sleep.
 impl<S> AsFd for Node<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.host.descriptor().unwrap_or_else(|| self.never.as_fd())
     }
 }
 
-/// The next step of an event loop after a round of a [`Node`] or a [`LocalClient`](crate::LocalClient).
+/// The next step of an event loop after a round of a [`Node`], a [`LocalClient`](crate::LocalClient) or another value
+/// that the loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "it says whether to turn again, to sleep or to end"]
 pub enum Turn {
@@ -166,7 +166,7 @@ pub enum Turn {
     Busy,
     /// There is no work. Sleep until the descriptor is readable, but not beyond this moment.
     Idle(Instant),
-    /// The node was asked to stop and has left its group. Drop it.
+    /// The node was asked to stop and has left its group. Drop the node.
     Stopped,
 }
 

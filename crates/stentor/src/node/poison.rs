@@ -10,19 +10,19 @@ const HANDING_OVER: Duration = Duration::from_secs(2);
 /// The node's view of its group while its machine is poisoned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight {
-    /// Number of other members that are connected, have not panicked, and have applied the command.
+    /// Number of other members that are connected, are not poisoned, and have applied the command.
     pub(super) beyond: usize,
     /// Number of members that form a majority.
     pub(super) majority: usize,
     pub(super) leads: bool,
 }
 
-/// Decides when a node whose machine has panicked starts over: once the group has a majority without the node. Until
+/// Decides when a node whose machine is poisoned starts over: once the group has a majority without the node. Until
 /// then, the group needs the node's vote more than its machine.
 ///
 /// # Invariant
-/// A node starts over at most once for each command. Otherwise a machine that panics at that command again would
-/// restart forever.
+/// A node does not start over twice in succession for the same command. Otherwise a machine that panics at that command
+/// again would restart forever.
 #[derive(Debug, Default)]
 pub(super) struct Poison {
     since: Option<Duration>,

@@ -1,28 +1,28 @@
 //! Reports that the members of a group exchange about their state machines: the program's version, and a digest of what
 //! it has applied.
 //!
-//! A member sends a *report* to each other member of its group when it connects and whenever the report has changed, at
-//! most 50 times a second. Reports are lost with a connection and sent again on the next one. Reports do not depend on
-//! the kind of the group's election.
+//! A member sends a *report* to each other member of its group when the two connect and whenever the report has
+//! changed, at most 50 times a second. Reports are lost with a connection and sent again on the next one. Reports do
+//! not depend on the kind of the group's election.
 //!
 //! # Conclusions from reports
 //! - *Version.* If all members are connected and have reported, the smallest of their versions is the group's version
-//!   goal: see `version_entry.rs` of the multicast. If a member is missing, it may come back with any program, so the
+//!   goal: see `version_entry.rs` of the multicast. If a member is missing, it may return with any program, so the
 //!   version is not raised.
-//! - *Difference.* Each report contains a mark (`chain.rs`). A receiver that has a mark at the same place compares the
-//!   two. Of two members, the one that is ahead has passed the other's place. So one of them detects a difference, and
-//!   both do when nothing is applied for a moment. A member logs the difference that it detects, and names the other
-//!   member in its own report.
-//! - *Outvoted.* A member is outvoted if a majority of its group reports that it differs from them, and no two members
-//!   of this majority differ from each other. Its state machine is then poisoned, as after a panic: the member hands
-//!   over if it leads, and restores the others' state. If no majority agrees, nobody knows which member is right, and
-//!   all continue.
+//! - *Difference.* Each report contains a mark (`chain.rs`), or the last place if nothing is applied. A receiver that
+//!   has kept its values at the same place compares the two. Of two members, the one that is ahead has passed the
+//!   other's place. So one of them detects a difference, and both do when nothing is applied for a moment. A member
+//!   logs the difference that it detects, and names the other member in its own report.
+//! - *Outvoted.* A member is outvoted if a majority of its group reports that it differs from them, and one member of
+//!   this majority is not known to differ from any other of them. Its state machine is then poisoned, as after a panic:
+//!   the member hands over if it leads, and restores the others' state. If no majority agrees, nobody knows which
+//!   member is right, and all continue.
 //!
 //! # Invariants
 //! - Digests are compared between programs of the same version only. Another version may compute another digest, or
 //!   none.
-//! - A difference ends when both members have the same mark at another place. A difference that only the digest has
-//!   shown ends at a place where digests are compared.
+//! - A difference ends when both members have the same mark at another place, when their connection ends, or when this
+//!   member restores a state. A difference that only the digest has shown ends at a place where digests are compared.
 //! - Reports of other members about a place that is not after this member's restored state do not concern its state,
 //!   and are ignored.
 
@@ -41,7 +41,8 @@ const LOOK: Duration = Duration::from_millis(20);
 struct Report {
     version: u32,
     mark: Mark,
-    /// For each member of the group, the place at which it differs from the reporting member, or 0 if it does not.
+    /// For each member of the group, the place at which it was found to differ from the reporting member, or 0 if no
+    /// difference is known.
     differs: Vec<u64>,
 }
 
@@ -82,8 +83,8 @@ struct Other {
 }
 
 impl Other {
-    /// Compares the member's report with this member's marks. Returns the place if a difference is detected for the
-    /// first time.
+    /// Compares the member's report with this member's marks. Returns the place if a difference is detected and none
+    /// was known before.
     fn compare(&mut self, version: u32, marks: &Marks) -> Option<u64> {
         let report = self.heard.as_ref()?;
         let Mark { origin, index, chain, digest } = report.mark;
@@ -115,9 +116,9 @@ pub(super) struct Reports {
 /// The conclusions from the present reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
-    /// The version that all members know, or 0 if the version of a member is unknown.
+    /// The smallest version among the programs of all members, or 0 if the version of a member is unknown.
     pub(super) goal: u32,
-    /// Members whose difference was detected just now, with its place.
+    /// Members that were found to differ just now, each with the place of the difference.
     pub(super) differ: Vec<(ProcessId, u64)>,
     /// The place at which a majority reports that this member differs from it.
     pub(super) outvoted_at: Option<u64>,
@@ -180,8 +181,8 @@ impl Reports {
         }
     }
 
-    /// Returns this member's report. It contains the last place if no more places are applied, and otherwise the last
-    /// mark, which the other members have as well.
+    /// Returns this member's report. It contains the last place if none was applied since the previous check, and
+    /// otherwise the last mark, which the other members have as well once they have applied it.
     fn own(&mut self, marks: &Marks) -> Report {
         let (last, mark) = marks.last();
         let stands = std::mem::replace(&mut self.last, last.index) == last.index;

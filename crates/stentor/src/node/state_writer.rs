@@ -1,4 +1,5 @@
-//! The serialization of a frozen value: a thread of its own writes it, and the protocol reads it in pieces.
+//! The serialization of a frozen value: a separate thread writes it, and the protocol's or the observers' thread reads
+//! it in pieces.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,12 +23,12 @@ enum News {
     End(io::Result<()>),
 }
 
-/// The reader's end. When it is dropped, the writer ends.
+/// The reader's end. When it is dropped, the writer fails at its next chunk.
 pub(super) struct StateWriter {
     /// The node's name. Failures are logged through `voice`.
     name: String,
     voice: Voice,
-    /// Writes the value. `None` once the writing thread has started.
+    /// The function that writes the value. `None` once a start of the writing thread was attempted.
     write: Option<Box<dyn FnOnce() + Send>>,
     news: Receiver<News>,
     /// The present chunk, and the number of its bytes that were read.
@@ -38,8 +39,8 @@ pub(super) struct StateWriter {
 }
 
 impl StateWriter {
-    /// Creates the reader's end. The value is written only when its bytes are requested, so that a value that is too
-    /// large is never written. `name` and `voice` belong to the node.
+    /// Creates the reader's end. The value is written only after the first call of `readiness`, so that a value that is
+    /// too large is never written. `name` and `voice` belong to the node.
     pub(super) fn begin((name, voice): (&str, &Voice), frozen: impl Frozen) -> StateWriter {
         let hint = frozen.bytes_hint();
         let (tell, news) = sync_channel(WAITING);

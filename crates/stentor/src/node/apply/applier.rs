@@ -30,14 +30,14 @@ use crate::{Group, runtime::ClusterRuntime};
 /// replies to clients.
 ///
 /// # Invariants
-/// - A command in an envelope is applied if the session table permits it, and its reply is kept there. A command
-///   without an envelope is always applied, and has no reply. A time entry is not a command.
+/// - A command in an envelope is applied if the session table permits it, and the table keeps its reply. A command
+///   without an envelope is applied without this check, and has no reply. A time entry is not a command.
 /// - At each position, sessions end first, then timers fire, and the command is applied last.
-/// - A state consists of the session table, the timers, the place of the last command, the version in force, the chain,
-///   and the machine's value.
-/// - The version in force is 1, plus one for each version entry before. It never exceeds the machine's own version.
-/// - A machine that has panicked is not called again before it has restored a state.
-/// - Nothing after a panic is applied. The next applied command, if any, is the one that caused the panic.
+/// - A state consists of the session table, the timers, the place of the last delivery, the version in force, the
+///   chain, and the machine's value.
+/// - The version in force is 1, plus one for each version entry in the order so far. A machine that does not know this
+///   version is not called for commands.
+/// - A machine that has panicked is called again only to restore a state. Until then, nothing is applied.
 pub(in crate::node) struct Applier<S> {
     machine: S,
     name: String,
@@ -66,7 +66,8 @@ pub(in crate::node) struct Applier<S> {
     looks: Looks<S>,
     /// The writer of the records for observers.
     observed: Writer,
-    /// `true` if the machine has panicked or has failed to restore a state.
+    /// `true` if the machine is unusable: it has panicked, was outvoted, has failed to restore a state, or does not
+    /// know the version in force.
     ill: bool,
 }
 
@@ -129,9 +130,10 @@ impl<S: StateMachine> Applier<S> {
         &self.name
     }
 
-    /// Applies a delivery, and appends the reply to its client to `replies`. Returns the length of the command that the
-    /// machine has applied, which is the end of the delivered payload. Returns `None` for a query, a copy, a message of
-    /// a session, a time entry, and after a panic.
+    /// Applies a delivery, and appends its reply and its notifications to `replies`. Returns the length of the command
+    /// that the machine has applied; the command is the end of the delivered payload. Returns `None` if the machine has
+    /// applied no command, for example for a query, a copy, a control message of a session, a time or version entry,
+    /// and after a panic.
     #[inline]
     pub(in crate::node) fn apply(&mut self, record: &Record<'_>, replies: &mut AnswerBuffer) -> Option<usize> {
         if self.ill {
@@ -201,7 +203,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Records that a place was applied, with the machine's digest at a mark.
+    /// Records that a delivery was applied. At a mark, also records the machine's digest.
     #[inline]
     fn pass(&mut self, position: Position, origin: Incarnation) {
         let Applier { machine, chain, .. } = self;
@@ -240,7 +242,7 @@ impl<S: StateMachine> Applier<S> {
         }
         let QueryHead { client, name, time, origin } = head;
         // A read at the leader follows `time`, which may be later than this position. `time` is not a place: commands
-        // with earlier times may still come.
+        // with earlier times may still be delivered.
         let position = self.observed.place().position(self.group.0);
         let Applier { machine, group, senders, reply, version, .. } = self;
         let (group, version) = (*group, *version);
@@ -266,7 +268,8 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Applies a batch. After each command, answers pending looks and checks whether the thread must end.
+    /// Applies a batch. Before each command and each query, checks whether the thread must end. After each command,
+    /// answers pending looks.
     pub(super) fn apply_all(&mut self, batch: &mut Batch, ends: impl Fn() -> bool) {
         self.give_up_if_outvoted();
         let Batch { commands, queries, again, replies, .. } = batch;
@@ -299,7 +302,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Publishes the chain, and the earliest time at which a session ends or a timer fires.
+    /// Publishes the chain and, if the machine is usable, the earliest time at which a session ends or a timer fires.
     #[inline]
     pub(in crate::node) fn note_due(&mut self) {
         self.chain.publish();
@@ -320,8 +323,8 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Hands the applied commands over to observers, and the frozen value if they requested it. Called after each
-    /// batch.
+    /// Hands the applied commands over to observers, and the frozen value if they requested it. Called after each work
+    /// item of the apply thread, or after each round of the protocol's thread.
     #[inline]
     pub(in crate::node) fn serve_observers(&mut self) {
         let Applier { machine, name, voice, observed, ill, .. } = self;
@@ -405,13 +408,14 @@ impl<S: StateMachine> Applier<S> {
         self.progress.note_restore_over();
     }
 
-    /// Returns the position of the last command, whose index is `commands`, as far as it is known.
+    /// Returns the position with index `commands`. If this process has not applied that position last, its time is
+    /// unknown, and is 0 in the result.
     fn last(&self, commands: u64) -> Position {
         let last = self.progress.applied().filter(|last| last.index == commands);
         last.unwrap_or_else(|| Position::at(self.first_timestamp(), (self.group.0, commands), Incarnation::NONE))
     }
 
-    /// Returns the timestamp of a state in which this process has applied no command.
+    /// Returns the timestamp that stands for an unknown one.
     fn first_timestamp(&self) -> Timestamp {
         Timestamp { time: 0, group: self.group.0.0 }
     }
@@ -433,7 +437,7 @@ impl<S: StateMachine> Applier<S> {
         self.progress.note_poisoned(at);
     }
 
-    /// Returns the machine, unless it is poisoned or has restored only a part of a state.
+    /// Returns the machine, unless it is unusable.
     pub(in crate::node) fn into_machine(self) -> Option<S> {
         (!self.ill).then_some(self.machine)
     }
@@ -492,7 +496,7 @@ struct Served<'a, S> {
 }
 
 impl<S: StateMachine> Served<'_, S> {
-    /// Applies a command without a session's reply.
+    /// Applies a command. The machine writes its reply into `self.reply`.
     #[inline]
     fn apply_bare(&mut self, command: &[u8]) {
         *self.method = Method::Apply;
@@ -501,7 +505,7 @@ impl<S: StateMachine> Served<'_, S> {
         self.applied = Some(command.len());
     }
 
-    /// Fires the timers that are due at this position, including those that fired timers set for it.
+    /// Fires the timers that are due at this position, including the timers that are set while others fire.
     #[cold]
     fn fire_timers(&mut self) {
         *self.method = Method::Timer;
@@ -541,7 +545,7 @@ impl<S: StateMachine> Service for Served<'_, S> {
     }
 }
 
-/// A frozen value, preceded by the session table, the timers and its place.
+/// A frozen value, preceded by the other parts of the state: see [`Applier`].
 struct WithSessions<T> {
     table: Vec<u8>,
     value: T,

@@ -8,13 +8,14 @@ use stentor_session::AnswerBuffer;
 use super::commands::Commands;
 use super::queries::Queries;
 
-/// The commands of one round, or of several rounds if the apply thread is slow.
+/// Commands and queries that are handed to the apply thread together. They are from one round, or from several rounds
+/// if the apply thread is slow.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) commands: Commands,
     /// Queries, which are answered after all commands.
     pub(super) queries: Queries,
-    /// Clients whose unacknowledged replies are repeated, after the commands.
+    /// Clients whose unacknowledged replies are repeated, after the commands and queries.
     pub(super) again: Vec<ClientId>,
     /// The replies to the commands and the queries, followed by the repeated replies.
     pub(super) replies: AnswerBuffer,

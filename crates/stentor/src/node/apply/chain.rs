@@ -2,15 +2,17 @@
 //!
 //! Members apply the same commands in the same order. If `apply` depends on nothing else, their replies are equal as
 //! well. So each member keeps a *chain*: a hash over the applied commands, the replies to them and the notifications,
-//! in order. If two members differ in one reply, their chains differ at that place and at all later ones. The chain is
-//! part of the state, so a member that restores a state continues the chain of the member that wrote it.
+//! in order. If two members differ in one reply, their chains differ at that place and at all later ones, except for
+//! hash collisions. The chain is part of the state, so a member that restores a state continues the chain of the member
+//! that wrote it.
 //!
 //! Chains are compared at *marks*: places in the order that all members choose alike. If a machine has a digest of its
 //! value, the digest is computed at each mark. Members send each other their last marks: see `reports.rs`.
 //!
 //! # Invariants
-//! - The chain and the marks depend only on the order and on the replies.
-//! - The apply thread takes the lock once for each batch. Readers of marks take it a few times per second.
+//! - A chain depends only on the order, the replies and the notifications.
+//! - The thread that applies commands takes the lock of the marks at most once for each batch or round, and twice for
+//!   each restoration. Readers of marks take it a few times in each check (`reports.rs`), at most 50 times a second.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +22,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Distance of marks: there is a mark at each of the first `EVERY` places, and at each later multiple of `EVERY`.
 const EVERY: u64 = 64;
-/// Number of marks that are kept. A member can be compared while it is at most `KEPT * EVERY` places behind.
+/// Maximum number of marks that are kept. A member can be compared while it is at most about `KEPT * EVERY` places
+/// behind.
 const KEPT: usize = 1024;
 
 /// A place in a group's order, with the values of one member at that place.
@@ -31,7 +34,7 @@ pub(in crate::node) struct Mark {
     /// The index of the place. 0 if nothing was applied.
     pub(in crate::node) index: u64,
     pub(in crate::node) chain: u64,
-    /// The machine's digest, if it has one and it was computed here.
+    /// The machine's digest at this place. `None` if the machine has none, or if this member did not compute it there.
     pub(in crate::node) digest: Option<u64>,
 }
 

@@ -34,7 +34,7 @@ pub(in crate::node) struct Record<'a> {
     pub(in crate::node) command: &'a [u8],
 }
 
-/// A list of commands, in order. It is reused, so no command allocates once its buffers have grown.
+/// A list of commands, in order. It is reused, so a command usually allocates nothing once the buffers have grown.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     entries: Vec<Entry>,

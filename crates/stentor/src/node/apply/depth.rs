@@ -15,16 +15,16 @@ use std::time::Duration;
 pub(super) struct Depth {
     most: usize,
     limit: usize,
-    /// Weighted number of applied commands. Older batches have a lower weight.
+    /// Weighted number of applied commands and answered queries. Older batches have a lower weight.
     commands: f64,
-    /// Time in which these commands were applied, in seconds, with the same weights.
+    /// Time for which the apply thread processed these batches, in seconds, with the same weights.
     seconds: f64,
 }
 
 impl Depth {
     /// Machine time that the queue holds: several rounds of the protocol's thread, of a few to a few tens of µs each.
     const WORK: Duration = Duration::from_micros(200);
-    /// Minimum limit. If a command takes longer than `WORK`, the next one is still queued before it ends.
+    /// Minimum limit. Even if a command takes longer than `WORK`, the next commands are queued before it ends.
     const LEAST: usize = 16;
 
     pub(super) fn new(most: usize) -> Self {
@@ -37,7 +37,7 @@ impl Depth {
         self.limit
     }
 
-    /// Records that a batch was applied.
+    /// Records that a batch of `commands` commands and queries was processed.
     pub(super) fn note(&mut self, commands: usize, took: Duration) {
         if commands == 0 {
             return;

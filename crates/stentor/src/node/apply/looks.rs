@@ -8,10 +8,10 @@ use super::work::Work;
 use crate::Position;
 use crate::node::mailbox::Mailbox;
 
-/// A look. It receives the value, or the position at which the machine has panicked.
+/// A look. It receives the value, or the position at which the machine is poisoned.
 type Look<S> = Box<dyn FnOnce(Result<&S, Position>) + Send>;
-/// The apply thread and the channel that wakes it. `None` if the machine is on the protocol's thread, or if no thread
-/// answers any more.
+/// The apply thread and the channel that wakes it. `None` if the machine is on the protocol's thread, or if the apply
+/// thread has not begun or has ended.
 type Answering = Option<(ThreadId, SyncSender<Work>)>;
 
 /// The pending looks at a machine.
@@ -43,7 +43,7 @@ impl<S> Looks<S> {
         *self.thread() = Some((thread::current().id(), wake));
     }
 
-    /// Records that no thread answers any more, and drops the pending looks.
+    /// Records that the apply thread has ended, and drops the pending looks.
     pub(super) fn close(&self) {
         *self.thread() = None;
         self.left.close();
@@ -54,7 +54,7 @@ impl<S> Looks<S> {
         self.thread().as_ref().is_some_and(|(answers, _)| *answers == thread::current().id())
     }
 
-    /// Adds a look. It is dropped if no thread answers any more.
+    /// Adds a look. It is dropped if the apply thread has ended.
     pub(in crate::node) fn put(&self, look: Look<S>) {
         self.left.put(look);
         if let Some((_, wake)) = &*self.thread() {

@@ -3,14 +3,14 @@
 //! # Path of a command
 //! The member delivers a command to the [`Queue`], which copies it into a [`Batch`]. At the end of a protocol round,
 //! the batch is handed over. The [`worker`] lets its [`Applier`] apply the commands one by one, and returns the batch
-//! with the replies. Batches are reused, so a command allocates nothing.
+//! with the replies. Batches are reused, so a command usually allocates nothing.
 //!
 //! A query outside the order takes the same path. It is answered after all commands of its batch.
 //!
 //! # Invariants
 //! - One queue carries commands, freezes and states to restore. So each of them sees the value after everything that
 //!   was delivered before it.
-//! - The protocol's thread never waits for the apply thread. If the queue is full, it has no room
+//! - In its rounds, the protocol's thread never waits for the apply thread. If the queue is full, it has no room
 //!   ([`has_room`](stentor_multicast::Application::has_room)): the member delivers nothing, and continues all its other
 //!   work.
 //! - A machine that has panicked is *poisoned*: it is not called for commands, freezes or looks until it has restored a
@@ -44,14 +44,14 @@ const KEPT: usize = 512 << 10;
 
 /// The thread on which a node applies commands.
 ///
-/// With a thread of its own, a slow command delays only other commands: the member keeps answering its peers, and is
-/// not suspected.
+/// With a thread of its own, a slow command delays only other commands and queries: the member keeps answering its
+/// peers, and is not suspected.
 ///
 /// On the protocol's thread, a command needs no hand-over between two threads, so a machine with short commands is
 /// faster there. The example `apply_threads` measures the difference: on two cores with three nodes, 8.6 instead of
 /// 15.1 µs for one command at a time, and 1.03 instead of 0.98 million commands per second. In exchange, the member
-/// answers neither peers nor clients while `apply`, `freeze` or `restore` runs. If one of them takes longer than the
-/// shortest timeout of the election, a leader is suspected.
+/// answers neither peers nor clients while a method of the state machine runs. If a method takes longer than the
+/// shortest timeout of the election, the other members may suspect a leader.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ApplyThread {
     /// A thread of its own, which is named `stentor NAME apply`.

@@ -8,7 +8,8 @@ use stentor_multicast::{GroupId, RestoreError};
 use crate::Group;
 use crate::Position;
 
-/// The progress of a state machine. The apply thread writes it, and other threads may read it at any time.
+/// The progress of a state machine. The thread that applies commands writes it, and other threads may read it at any
+/// time. The protocol's thread also writes it, if the machine was outvoted.
 ///
 /// # Invariants
 /// - The position of the last command is read atomically, by a sequence lock: `version` is odd while the position is
@@ -32,7 +33,8 @@ pub(in crate::node) struct Progress {
     in_force: AtomicU32,
     /// Number of restorations of a state, including failed ones.
     restores: AtomicU64,
-    /// `true` if the machine is poisoned or has failed to restore a state.
+    /// `true` if the machine accepts no more work: it is poisoned, has failed to restore a state, or does not know the
+    /// version in force.
     ill: AtomicBool,
     rare: Mutex<Rare>,
 }
@@ -69,7 +71,7 @@ impl Progress {
         look(&mut self.rare.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records that a command was applied. Only the apply thread calls this.
+    /// Records that a command was applied. Only the thread that applies commands calls this.
     #[inline]
     pub(super) fn note_applied(&self, position: Position) {
         let version = self.version.load(Ordering::Relaxed);
@@ -83,8 +85,8 @@ impl Progress {
         self.commands.store(position.index, Ordering::Release);
     }
 
-    /// Records the earliest time at which something is due after the applied commands. Only the apply thread calls
-    /// this.
+    /// Records the earliest time at which something is due after the applied commands. Only the thread that applies
+    /// commands calls this.
     #[inline]
     pub(super) fn note_due(&self, due: Option<u64>) {
         self.due.store(due.unwrap_or(NEVER), Ordering::Relaxed);
@@ -92,7 +94,8 @@ impl Progress {
     }
 
     /// Returns the earliest time at which a session ends or a timer fires after `commands` commands. Returns `None` if
-    /// nothing is due. Also returns `None` if these commands are not all applied yet, because they may change it.
+    /// nothing is due. Also returns `None` if these commands are not all applied yet, because they may change that
+    /// time.
     #[inline]
     pub(in crate::node) fn due(&self, commands: u64) -> Option<u64> {
         let is_known = self.due_after.load(Ordering::Acquire) == commands;
@@ -100,7 +103,7 @@ impl Progress {
         (is_known && due != NEVER).then_some(due)
     }
 
-    /// Records that a state of this many commands was restored, or the failure of that.
+    /// Records that a state of this many commands was restored, or why the machine is unusable.
     pub(super) fn note_restored(&self, commands: Result<u64, RestoreError>) {
         match commands {
             Ok(commands) => {
@@ -115,7 +118,7 @@ impl Progress {
         }
     }
 
-    /// Records the version in force. Only the apply thread calls this.
+    /// Records the version in force. Only the thread that applies commands calls this.
     pub(super) fn note_version(&self, version: u32) {
         self.in_force.store(version, Ordering::Relaxed);
     }
@@ -136,7 +139,7 @@ impl Progress {
         self.ill.store(true, Ordering::Release);
     }
 
-    /// Returns the position of the last applied command.
+    /// Returns the position of the last command that this process has applied, or `None` if it has applied none.
     pub(in crate::node) fn applied(&self) -> Option<Position> {
         loop {
             let version = self.version.load(Ordering::Acquire);
@@ -174,7 +177,7 @@ impl Progress {
         if self.is_ill() { self.rare(|rare| rare.poisoned) } else { None }
     }
 
-    /// Returns why a state could not be restored.
+    /// Returns why a state could not be restored, or why a version entry could not be applied.
     pub(in crate::node) fn failure(&self) -> Option<RestoreError> {
         if self.is_ill() { self.rare(|rare| rare.failure.clone()) } else { None }
     }

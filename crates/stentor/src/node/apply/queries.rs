@@ -5,13 +5,13 @@ use stentor_session::ReadyRead;
 
 use super::KEPT;
 
-/// The metadata of a query's answer.
+/// The metadata of a query, for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) struct QueryHead {
     pub(super) client: ClientId,
     /// The name of the read, which the answer repeats.
     pub(super) name: u64,
-    /// The order time that the answer follows at least.
+    /// Order time that the group has reached before the answer. 0 if it is not known.
     pub(super) time: u64,
     /// The origin of the history that the value belongs to.
     pub(super) origin: Incarnation,
@@ -23,7 +23,7 @@ impl QueryHead {
     }
 }
 
-/// A list of queries, in order. It is reused, so no query allocates once its buffers have grown.
+/// A list of queries, in order. It is reused, so a query usually allocates nothing once the buffers have grown.
 #[derive(Debug, Default)]
 pub(super) struct Queries {
     entries: Vec<(QueryHead, usize)>,

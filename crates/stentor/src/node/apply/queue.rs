@@ -30,9 +30,9 @@ const MOST_QUERIES: usize = 1024;
 const SPARE: usize = 2 * HANDED;
 /// Longest wait of an ending node until all delivered commands are applied.
 const LEFT_OVER: Duration = Duration::from_secs(10);
-/// Number of rounds for which the protocol's thread only yields its time slice after a batch was handed over. Most
-/// machines finish the batch in this time, and a sleep with its wake-up would take longer. After that, the apply thread
-/// wakes the protocol's thread.
+/// Number of rounds for which the protocol's thread only yields its time slice while it waits for the next batch to
+/// return. Most machines finish a batch in this time, and a sleep with its wake-up would take longer. After these
+/// rounds, the protocol's thread may sleep, and the apply thread wakes it.
 const YIELDS: u32 = 32;
 /// Interval between checks whether the apply thread has ended.
 const LOOK: Duration = Duration::from_micros(200);
@@ -51,10 +51,10 @@ pub(in crate::node) struct Queue<S> {
     depth: Depth,
     /// Maximum size of the waiting commands, in bytes. The same bound applies to the waiting queries.
     most_bytes: usize,
-    /// Number and size of the commands that were delivered and have not returned.
+    /// Number of the commands that were delivered and have not returned, and their size in bytes.
     waiting: (usize, usize),
-    /// Number and size of the queries that have not returned. They are bounded separately, so that queries and commands
-    /// do not block each other.
+    /// Number of the queries that have not returned, and their size in bytes. They are bounded separately, so that
+    /// queries and commands do not block each other.
     queries: (usize, usize),
     /// Number of batches that were begun and have not returned.
     batches: usize,
@@ -65,7 +65,7 @@ pub(in crate::node) struct Queue<S> {
     restores: u64,
     /// `true` if the queue accepts no work, because a state is being restored or the machine is unusable.
     closed: bool,
-    /// Rounds since a batch returned.
+    /// Number of rounds since a batch returned. Only rounds in which a batch is outstanding count.
     rounds: u32,
 }
 
@@ -201,7 +201,7 @@ impl<S: StateMachine> Queue<S> {
         self.closed = self.progress.is_ill() || self.restores != self.progress.restores();
     }
 
-    /// Hands over the delivered commands, as far as the apply thread has room. Called after each round.
+    /// Hands over the waiting work items, as far as the apply thread's queue has room. Called after each round.
     #[inline]
     pub(in crate::node) fn end_round(&mut self) {
         while let Some(work) = self.outbox.pop_front() {
@@ -218,7 +218,7 @@ impl<S: StateMachine> Queue<S> {
         self.batches > 0 && self.rounds < YIELDS
     }
 
-    /// Drops all deliveries that were not handed over, because the node starts over.
+    /// Drops all work that was not handed over, and restores the initial value, because the node starts over.
     pub(in crate::node) fn start_over(&mut self) {
         for work in std::mem::take(&mut self.outbox) {
             match work {
@@ -233,8 +233,8 @@ impl<S: StateMachine> Queue<S> {
     /// Ends the thread after all delivered commands are applied.
     ///
     /// # Errors
-    /// Returns the number of commands that are not applied, if that takes too long. The thread then ends after the
-    /// present command.
+    /// Returns the number of commands that are not applied (at least 1), if that takes too long or the thread has
+    /// panicked. A slow thread ends after the present command.
     pub(in crate::node) fn stop(mut self) -> Result<Applier<S>, usize> {
         let since = Instant::now();
         self.outbox.push_back(Work::Stop);

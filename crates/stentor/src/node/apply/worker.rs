@@ -23,7 +23,7 @@ pub(super) struct Ends {
     pub(super) wake: SyncSender<Work>,
     /// The channel on which batches return.
     pub(super) done: SyncSender<Batch>,
-    /// `true` if the thread must end at once, without applying the waiting commands.
+    /// `true` if the thread must end after the present command or query, without processing the waiting work.
     pub(super) ends: Arc<AtomicBool>,
     /// Wakes the protocol's thread, which may sleep until there are replies or room.
     pub(super) sleeper: Sleeper,

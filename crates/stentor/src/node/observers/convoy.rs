@@ -1,9 +1,9 @@
 //! The transfer of a state to observers: all observers that wait for a state receive it together, as a *convoy*.
 //!
 //! The value is frozen once for all of them, at most once per [`PAUSE`], and its pieces are written as they are
-//! consumed. So the transfer takes the memory of [`WINDOW`] pieces, independent of the state's size and of the number
-//! of observers, and only one frozen value exists. All participants proceed at the pace of the slowest one, so a
-//! participant that is too slow is removed.
+//! consumed. So the transfer takes the memory of [`WINDOW`] pieces and of the writer's chunks, independent of the
+//! state's size and of the number of observers, and only one frozen value exists. All participants proceed at the pace
+//! of the slowest one, so a participant that is too slow is removed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use crate::observer::place::Place;
 
 /// Maximum number of pieces in memory.
 const WINDOW: usize = 16;
-/// Shortest time between two freezes. An observer that arrives within it joins the convoy, as long as the first piece
-/// is still in memory.
+/// Shortest time between two freezes. An observer that arrives within this time or before the freeze joins the convoy,
+/// as long as the first piece is still in memory.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Initial time allowance of an observer. It grows by 1 s per `BYTES_PER_SECOND` that the observer has received.
 const GRACE: Duration = Duration::from_secs(10);
@@ -77,15 +77,15 @@ impl Convoy {
         self.frozen.as_ref().map(|(place, _)| *place)
     }
 
-    /// Adds a participant, unless it is too late for that.
+    /// Returns the ticket of a new participant, or `None` if it is too late to join or the state has failed.
     pub(super) fn join(&self, now: Instant) -> Option<Ticket> {
         let is_early = now.saturating_duration_since(self.asked) < PAUSE || self.frozen.is_none();
         let ticket = Ticket { convoy: self.number, begun: false, piece: 0, bytes: 0, since: now };
         (is_early && self.taken == 0 && !self.failed).then_some(ticket)
     }
 
-    /// Returns whether the writer is about to produce the next piece. The writer does not signal this, so the thread
-    /// must poll.
+    /// Returns whether the writer may have produced the next piece. The writer does not signal this, so the thread must
+    /// poll.
     pub(super) fn is_being_written(&self) -> bool {
         self.frozen.is_some() && !self.is_whole && !self.failed && self.pieces.len() < WINDOW
     }
@@ -142,7 +142,7 @@ impl Convoy {
         Some(if self.is_whole { Next::End(*place, self.bytes) } else { Next::Waits })
     }
 
-    /// Returns whether a participant has used up its time without receiving enough. The caller must also check this
+    /// Returns whether a participant has used up its time without receiving enough. The caller must check this even
     /// while the participant receives nothing.
     pub(super) fn is_slow(&self, ticket: &Ticket, now: Instant) -> bool {
         self.frozen.is_some()

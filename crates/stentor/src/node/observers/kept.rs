@@ -22,13 +22,14 @@ struct Part {
 /// The result of the search for an observer's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// The next record begins at this offset in the stream of records.
+    /// The position has this place, and the next record begins at this offset in the stream of records.
     At(u64, Place),
     /// The position is before the journal's beginning, and in the same history as far as that is known.
     Before,
-    /// This member has not applied the position yet.
+    /// This member has not applied the position yet, or the position belongs to a later history.
     Ahead,
-    /// The position belongs to a history that the group has left.
+    /// The position belongs to a history that the group has left, or the journal does not reach back far enough to
+    /// know.
     OtherHistory,
 }
 
@@ -113,7 +114,7 @@ impl Kept {
     /// Finds the record after a position.
     pub(super) fn find(&self, origin: Incarnation, index: u64) -> Found {
         let Some(head) = self.head else { return Found::Ahead };
-        // The beginning of a history is the same for all histories.
+        // Index 0 is the same place in all histories.
         let is_same = |at: &Place| at.index == 0 || at.origin == origin;
         if index > head.index {
             let behind = head.origin == origin || origin.number > head.origin.number;
@@ -134,8 +135,8 @@ impl Kept {
         }
     }
 
-    /// Returns bytes of the stream that begin at an offset, or an empty slice at the end of the stream. Returns `None`
-    /// if the offset is no longer kept.
+    /// Returns up to `most` bytes of the stream from an offset, or an empty slice at the end of the stream. Returns
+    /// `None` if the offset is no longer kept.
     pub(super) fn read(&self, from: u64, most: usize) -> Option<&[u8]> {
         if from == self.end {
             return Some(&[]);

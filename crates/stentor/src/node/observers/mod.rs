@@ -1,16 +1,18 @@
 //! The member's side of observers: processes outside the group that follow its order.
 //!
 //! # Path of a command
-//! The apply thread owns the [`Writer`]. While there are observers, the writer appends applied commands to a block, and
-//! puts the block into the [`Tap`] after each batch. A thread of its own moves the blocks into the journal, [`Kept`],
-//! and sends them to the observers, [`Served`].
+//! The apply thread owns the [`Writer`]. While the member keeps a journal, the writer appends applied commands to a
+//! block, and puts the block into the [`Tap`] after each batch. The observers' thread moves the blocks into the
+//! journal, [`Kept`], and sends them to the observers, [`Served`].
 //!
 //! # Invariants
 //! - Neither the protocol's thread nor the apply thread waits for the observers' thread. The tap is a lock-free queue,
 //!   and records that exceed its bound are left out of the journal.
 //! - Memory is bounded: the blocks in the tap and the journal take `observed_mib` and two of the longest commands, each
-//!   observer takes one frame, and a state in transfer takes 16 pieces.
-//! - A member without observers has no journal. Its apply thread checks one flag for each command and for each batch.
+//!   observer takes one frame, and a state in transfer takes 16 pieces and 16 chunks of its writer. Up to 64 empty
+//!   buffers are kept for reuse.
+//! - A member has no journal before its first observer, nor when its last observer has left two minutes ago. Its apply
+//!   thread then checks one flag for each command, and two flags for each batch.
 
 mod convoy;
 mod kept;
@@ -42,7 +44,7 @@ struct Terms {
     name: String,
     fingerprint: u64,
     group: GroupId,
-    /// Size of the journal, in bytes.
+    /// Maximum size of the journal, in bytes.
     most: usize,
 }
 
@@ -57,7 +59,7 @@ pub(super) struct Stands {
 /// The observers of a member, as seen by its protocol's thread.
 pub(super) struct Observers {
     tap: Arc<Tap>,
-    /// The parameters of the thread. `None` once it was started.
+    /// The parameters of the thread. `None` once a start was attempted.
     idle: Option<(Terms, Wake)>,
     arrivals: Mailbox<Arrival>,
     /// Wakes the thread.
@@ -74,7 +76,7 @@ impl Observers {
     /// Hands over the connection of an observer. Starts the thread if this is the first observer.
     ///
     /// # Errors
-    /// Returns an error if the thread cannot be started.
+    /// Returns an error if the connection or the thread cannot be set up.
     #[cold]
     pub(super) fn admit(&mut self, line: ObserverLine, stands: Stands) -> io::Result<()> {
         let line = match line {
@@ -99,7 +101,7 @@ impl Observers {
 }
 
 impl Observers {
-    /// Makes the thread send the member's end to the observers, and end.
+    /// Makes the thread notify the observers that the member ends, and end.
     pub(super) fn close(&mut self) {
         self.arrivals.put(Arrival::End);
         self.bell.iter().for_each(|bell| ring::ring(bell));

@@ -68,7 +68,7 @@ pub(super) struct Stock {
     pub(super) poisoned: bool,
     pub(super) kept: Kept,
     pub(super) convoy: Option<Convoy>,
-    /// `true` if an observer waits for a state, and cannot join an existing convoy.
+    /// `true` if an observer waits for a state, and there is no convoy.
     pub(super) wants_state: bool,
     /// Size of the records that may still be sent in this round, in bytes. Negative if the last frame exceeded it.
     pub(super) budget: i64,
@@ -276,8 +276,8 @@ impl Served {
             }
             Some(Next::End(place, bytes)) => {
                 self.line.send(&Frame::StateEnd(bytes));
-                // The state is followed by the commands after it, as far as they are kept. Otherwise, another state
-                // follows.
+                // The state is followed by the commands after it, as far as they are kept. Otherwise, the observer
+                // waits for another state.
                 let from = Some((place.origin, place.index));
                 self.begin = self.begin.map(|begin| Begin { from, ..begin });
                 self.phase = match stock.kept.find(place.origin, place.index) {

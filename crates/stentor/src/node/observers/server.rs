@@ -51,7 +51,7 @@ pub(super) struct Server {
     stock: Stock,
     all: Vec<Served>,
     convoys: u64,
-    /// `true` if the apply thread hands over records.
+    /// `true` if the apply thread was asked to hand over records.
     is_open: bool,
     /// Time since which there is no observer.
     left: Option<Instant>,
@@ -227,7 +227,7 @@ impl Server {
         }
     }
 
-    /// Sleeps until there is work.
+    /// Sleeps until there is work, for a limited time.
     fn pause(&mut self, worked: bool) {
         if self.ends {
             return;
@@ -244,7 +244,7 @@ impl Server {
         }
         let longest = match (self.all.is_empty(), self.is_open) {
             (false, _) => LOOK,
-            // Records are still received, so that they do not accumulate beyond the journal's bound.
+            // The journal still runs, and the thread must notice when it has run long enough.
             (true, true) => Duration::from_secs(1),
             (true, false) => Duration::from_secs(3600),
         };

@@ -67,7 +67,7 @@ pub(in crate::node) struct Tap {
     queues: OnceLock<Queues>,
     /// Size of the blocks in `news`, in bytes.
     waiting: AtomicUsize,
-    /// Maximum size of these blocks, in bytes.
+    /// Maximum size of these blocks, in bytes. A single block may exceed it.
     most: usize,
     /// `true` if the observers' thread sleeps until there is an event.
     sleeps: AtomicBool,
@@ -85,7 +85,7 @@ impl Tap {
         }
     }
 
-    /// Returns the size of the journal in bytes. 0 means that observers are not served.
+    /// Returns the maximum size of the journal in bytes. 0 means that observers are not served.
     pub(super) fn journal(&self) -> usize {
         3 * self.most
     }
@@ -94,7 +94,8 @@ impl Tap {
         let _ = self.queues.set(Queues { news: ArrayQueue::new(NEWS), spare: ArrayQueue::new(SPARE), bell });
     }
 
-    /// Requests the records of all commands that are applied after this call, and the machine's present place.
+    /// Requests the machine's present place, and the records of all commands that are applied after the apply thread
+    /// has read this request.
     pub(super) fn begin(&self) {
         self.wants.fetch_or(ON | MARK, Ordering::Relaxed);
     }
@@ -146,7 +147,7 @@ impl Tap {
     /// Returns whether there is room for a block of this size.
     fn has_room(&self, bytes: usize) -> bool {
         let waiting = self.waiting.load(Ordering::Relaxed);
-        // One block is always accepted, because it may be a single long command.
+        // If nothing waits, a block of any size is accepted, because it may be a single long command.
         let fits = waiting == 0 || waiting + bytes <= self.most;
         fits && self.queues.get().is_some_and(|queues| queues.news.len() < NEWS - RESERVE)
     }
@@ -174,8 +175,8 @@ pub(in crate::node) struct Writer {
     tap: Arc<Tap>,
     /// `true` if applied commands are handed over.
     is_on: bool,
-    /// `true` if records are skipped, because there was no room. Writing resumes when half of the waiting bytes were
-    /// taken.
+    /// `true` if records are skipped, because there was no room. Writing resumes when the waiting blocks take at most
+    /// half of their bound.
     skips: bool,
     /// The place of the last applied delivery.
     place: Place,
@@ -251,8 +252,8 @@ impl Writer {
         self.tap.tell(News::Block(block));
     }
 
-    /// Hands over the applied records, and acts on the requests of the observers' thread. `is_well` means that the
-    /// machine can be frozen, by `freeze`.
+    /// Hands over the applied records, and acts on the requests of the observers' thread. If `is_well`, the machine can
+    /// be frozen, by calling `freeze`.
     #[inline]
     pub(in crate::node) fn serve(&mut self, is_well: bool, freeze: impl FnOnce() -> Option<StateWriter>) {
         let wants = self.tap.wants.load(Ordering::Relaxed);
