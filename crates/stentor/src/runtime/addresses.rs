@@ -50,8 +50,8 @@ impl ClusterRuntime {
         hosts::names(self.config().groups().get(neb.group()).into_iter().flat_map(|group| group.members()))
     }
 
-    /// Returns the addresses of all processes. `bind` replaces the configured address of this process. A member whose
-    /// name cannot be resolved at present has no address; it is looked up again later.
+    /// Returns the addresses of the members and of this process. `bind` replaces the configured address of this
+    /// process. A member whose name cannot be resolved at present has no address; it is looked up again later.
     pub(super) fn addresses(
         &self,
         me: ProcessId,
@@ -90,7 +90,7 @@ impl ClusterRuntime {
         ClusterRuntime::table(members, me, bind)
     }
 
-    /// Returns one address of each member.
+    /// Returns one address of each member whose name can be resolved.
     fn table<'a>(
         members: impl IntoIterator<Item = &'a MemberConfig> + Clone,
         me: ProcessId,
@@ -138,8 +138,8 @@ fn client_address(member: SocketAddr, client: ClientId) -> Result<IpAddr, Addres
     if let IpAddr::V4(ip) = member.ip()
         && ip.is_loopback()
     {
-        // On loopback, the address depends on the second number of the members' addresses and on the client id, so the
-        // clients of two clusters on one host have different addresses.
+        // On IPv4 loopback, the address depends on the client id and on the second octet of the first member's address.
+        // So the clients of two clusters on one host have different addresses if their members differ in this octet.
         let [high, low] = (client.0 + 1).to_be_bytes();
         return Ok(Ipv4Addr::new(127, ip.octets()[1], 255 - high, low).into());
     }

@@ -10,8 +10,8 @@ use super::cluster::ClusterRuntime;
 pub struct HistoryNotice {
     /// Text of the message.
     pub text: String,
-    /// `true` if an operator has to act: the group was reset, or it began from nothing although its members know of an
-    /// earlier incarnation.
+    /// `true` if an operator has to act, for example because a group was reset, or because it began from nothing
+    /// although its members know of an earlier incarnation.
     pub is_warning: bool,
 }
 
@@ -35,8 +35,8 @@ impl HistoryNotice {
 #[must_use]
 pub fn first_state(replica: &Replica, plan: &ClusterRuntime) -> HistoryNotice {
     let (group, incarnation) = (plan.group_name(replica.group()), replica.incarnation());
-    // A group that was just founded or reset is in the first ballot of its incarnation. A member that joins later is in
-    // a later ballot.
+    // A group that was just founded or reset is in the first ballot of its incarnation. A member that joins later
+    // receives deliveries or is in a later ballot.
     if replica.delivered() > 0 || replica.ballot().number() != 1 {
         let delivered = replica.delivered();
         let text = format!("taken in by its group, which has delivered {delivered}, in incarnation {incarnation}");
@@ -73,7 +73,7 @@ pub fn hindrance_beside_missing(replica: &Replica) -> Option<Hindrance> {
     replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)))
 }
 
-/// Returns the operator's remedy for a hindrance, or `None` if the operator can only wait.
+/// Returns the operator's remedy for a hindrance. Returns `None` for a missing member, which is reported separately.
 pub fn hindrance_remedy<'a>(hindrance: &Hindrance, group: &str, name: impl Fn(ProcessId) -> &'a str) -> Option<String> {
     let resets = format!("`stentor group reset --group {group}`");
     match hindrance {

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the time of the host's monotonic clock, in nanoseconds. All processes of the host share this clock, and it
-/// never decreases. Histories compare times of processes that name the same [clock](clock_name).
+/// Returns the time of the host's monotonic clock, in nanoseconds. All processes of one host and one time namespace
+/// share this clock, and it never decreases. Histories compare times of processes that name the same
+/// [clock](clock_name).
 #[must_use]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -30,7 +31,8 @@ pub fn life_now() -> u64 {
 }
 
 /// Returns a number that distinguishes this process from earlier ones with the same id: the time of its start, in
-/// nanoseconds since 1970. Two processes have the same number only if the clock is set back to that very nanosecond.
+/// nanoseconds since 1970. Two processes have the same number only if both read the same nanosecond, for example
+/// because the clock was set back.
 pub(super) fn incarnation() -> u64 {
     wall_ns()
 }
@@ -46,7 +48,7 @@ pub(crate) fn wall_ns() -> u64 {
 const ONE_MOMENT: Duration = Duration::from_millis(1);
 
 /// Returns the time since `start`, and the wall clock at that moment in nanoseconds since 1970 (0 before that). Returns
-/// `None` if this process was interrupted between the readings.
+/// `None` if this process was interrupted for 1 ms or longer between the readings.
 pub(super) fn wall_clock(start: Instant) -> Option<(Duration, u64)> {
     let before = Instant::now();
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -68,8 +68,8 @@ pub enum ClockNotice {
 }
 
 impl Clocks {
-    /// Checks a member's clocks, and returns the messages that are due. `stands_back` means that the member does not
-    /// lead because its wall clock is wrong.
+    /// Checks a member's clocks, and returns the messages that are due. `stands_back` means that the member leaves the
+    /// lead to another member that can lead.
     pub fn look(
         &mut self,
         now: Duration,

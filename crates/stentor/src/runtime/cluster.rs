@@ -41,10 +41,10 @@ pub enum StartError {
     /// The protocol does not support what the configuration allows.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The process needs more memory than is left. Nothing was allocated.
+    /// The process needs more memory than is left. Its memory regions were not allocated.
     #[error(transparent)]
     Room(#[from] Shortage),
-    /// An error of shared memory.
+    /// An error of shared memory, or of the directory entry through which this host's commands reach the process.
     #[error(transparent)]
     Fabric(#[from] SeatError),
     /// An error of RoCEv2 in user space.
@@ -181,8 +181,8 @@ impl ClusterRuntime {
         ClusterRuntime { variant, ..self }
     }
 
-    /// Sets the file that the configuration was read from. Two processes with one name cannot start from one file, even
-    /// in different directories.
+    /// Sets the file that the configuration was read from. On one host, two processes with one name cannot start from
+    /// one file, even in different directories.
     #[must_use]
     pub fn with_file(self, file: &Path) -> Self {
         ClusterRuntime { file: Some(file.to_owned()), ..self }
@@ -214,8 +214,8 @@ impl ClusterRuntime {
     }
 
     /// Returns the name of the directory in which the cluster's processes on this host, and their operators, find each
-    /// other. On fabrics between hosts, the name depends on the addresses, so clusters with equal names and different
-    /// addresses may run on one host.
+    /// other. On fabrics between hosts, the name depends on the configuration and the addresses, so clusters with equal
+    /// names and different addresses may run on one host.
     #[must_use]
     pub fn meeting_name(&self) -> String {
         let config = &self.config;
@@ -265,7 +265,7 @@ impl ClusterRuntime {
         self.config.group_index(name).map(|index| GroupId(index as u16))
     }
 
-    /// Returns the sizes in the form that the protocol expects.
+    /// Returns the configured limits in the form that the protocol expects.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.config.limits().multicast()

@@ -13,16 +13,17 @@
 //!   know: the first leader of a group, or the one that admitted this member. The member must not depose that leader,
 //!   so it is not eligible until it leads itself, it loses the connection with the leader of its ballot, or `patience`
 //!   has passed.
-//! - *Eligible* (`stands`): the election has named a leader before. An eligible member deposes no leader, because an
-//!   election replaces only a leader that it suspects. So a member can take over as soon as it has the state and knows
-//!   the leader. It remains eligible until it joins again or leaves.
+//! - *Eligible* (`stands`): the election has named a leader before. An eligible member does not depose a leader by
+//!   itself: the election replaces a leader only if that leader is suspected, is ineligible or hands over. So a member
+//!   can take over as soon as it has the state and knows the leader. It remains eligible until it joins again, leaves
+//!   or defers.
 //! - *Named* by the election: it campaigns until it *leads*.
 //! - *Deferring* (`stands_back`): its state machine has panicked, and the state machine of a connected member of its
 //!   group has not; or its wall clock differs from the median of the known clocks by more than the bound, and a
 //!   connected member of its group has a right clock. It is not eligible. If it leads, it continues: the election
 //!   replaces an ineligible leader as soon as another member is eligible, and not before. A leader whose state machine
-//!   has panicked hands over by itself. If no member leads for twice `patience`, a leader with a wrong clock is better
-//!   than none: the member becomes eligible for a while, whatever its clock shows.
+//!   has panicked hands over by itself. If the election names no leader for twice `patience`, a leader that should
+//!   defer is better than none: the member becomes eligible for a while.
 //! - *Leaving*: it is no longer eligible. If it leads, it hands over first, for at most 500 ms.
 
 use std::time::Duration;
@@ -35,15 +36,16 @@ use super::clock::incarnation;
 use super::{ClusterRuntime, FabricDiagnostics};
 use crate::config::ElectionTimes;
 
-/// Longest time between two campaigns, as a multiple of the first one.
+/// Longest time between two campaigns, as a multiple of `patience`, which is the time between the first two.
 const LONGEST_BACKOFF: u32 = 16;
-/// Time for which a leaving leader waits until another member leads.
+/// Longest time for which a leaving leader waits until another member leads.
 const HANDING_OVER: Duration = Duration::from_millis(500);
-/// Time without a leader after which a member with a wrong clock becomes eligible, in units of `patience`.
+/// Time without a leader after which a deferring member becomes eligible, in units of `patience`.
 const UNLED: u32 = 2;
-/// Time for which a member that has become eligible with a wrong clock remains eligible, in units of `patience`.
+/// Time for which that member then remains eligible, in units of `patience`.
 const INSISTING: u32 = 64;
-/// Index of the word in which a member publishes how much it has delivered. It follows the words of the heartbeat.
+/// Index of the word in which a member publishes the number of commands that its application's state contains, or of
+/// its deliveries if that is unknown. It follows the words of the heartbeat.
 const DELIVERED: usize = Beat::WORDS;
 /// Index of the word in which a member publishes the command at which its state machine has panicked: the number of the
 /// command plus 1, or 0 if the state machine has not panicked.
@@ -84,7 +86,7 @@ struct Other {
     lost: bool,
     /// State of the member's process at the last check.
     presence: Presence,
-    /// Number of deliveries that the member published last.
+    /// Number of applied commands that the member published last.
     delivered: u64,
     /// Number of the command at which the member's state machine has panicked, as the member published last.
     poisoned: Option<u64>,
@@ -114,11 +116,11 @@ pub struct ElectionDriver<E> {
     led: bool,
     /// Time since which this member could be eligible and the election has named no leader.
     unled: Option<Duration>,
-    /// Time until which this member is eligible although its clock is wrong.
+    /// Time until which this member is eligible although it should defer.
     insists: Duration,
     /// `true` if this member deferred to another one in the last round.
     stands_back: bool,
-    /// `true` if this member has been eligible since it received the state.
+    /// `true` if this member has become eligible since it received the state. It may defer nevertheless.
     stands: bool,
     /// Eligibility that was last reported to an election that is notified of changes only.
     stood: Option<bool>,
@@ -233,7 +235,7 @@ impl ElectionDriver<Heartbeat> {
 
 impl<E: Election> ElectionDriver<E> {
     /// Creates a driver for the member `me` of a group of `members`, with a round every `interval`. A campaign that has
-    /// not succeeded after `patience` is repeated, and the time doubles each time.
+    /// not succeeded after `patience` is repeated, and the time doubles each time, up to 16 times `patience`.
     pub fn new(election: E, me: ProcessId, members: &[ProcessId], interval: Duration, patience: Duration) -> Self {
         let other = |process: &ProcessId| Other {
             process: *process,
@@ -282,7 +284,7 @@ impl<E: Election> ElectionDriver<E> {
         self.others.iter().find(|other| other.process == process)?.beat.map(|(_, at)| at)
     }
 
-    /// Returns the number of messages that another member has delivered, as it published last. 0 if it has published
+    /// Returns the number of commands that another member has applied, as it published last. 0 if it has published
     /// nothing.
     #[must_use]
     pub fn delivered(&self, process: ProcessId) -> u64 {
@@ -372,8 +374,9 @@ impl<E: Election> ElectionDriver<E> {
     }
 
     /// Prepares the end of this process: the member is no longer eligible, and a leader hands over to the connected
-    /// member that has delivered most. Returns whether the process may end: it does not lead, no other member can take
-    /// over, or 500 ms have passed. Call it after each [`round`](ElectionDriver::round) until then.
+    /// member that has applied most; members with an intact state machine come first. Returns whether the process may
+    /// end: it does not lead, no other member can take over, or 500 ms have passed. Call it after each
+    /// [`round`](ElectionDriver::round) until then.
     pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
         let replica = member.replica();

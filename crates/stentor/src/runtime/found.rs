@@ -13,7 +13,8 @@ use super::twin::{as_pid, told};
 #[derive(Clone, Debug)]
 pub struct Found {
     running: Running,
-    /// `true` if the process is that member, and not a member of another cluster with the same name.
+    /// `true` if the process is that member, as far as is known, and not a member of another cluster with the same
+    /// name.
     pub is_same: bool,
     /// Address of the member in the current configuration.
     address: Option<String>,
@@ -37,9 +38,9 @@ fn named(source: &Source, name: &str, process: ProcessId) -> Vec<Found> {
     Running::find(&source.cluster, name).into_iter().map(judge).collect()
 }
 
-/// Returns an error if a process with this name runs on this host in the same cluster, with other addresses or from a
-/// copy of its configuration. The lock refuses a second start from the same file. `note` receives a message about a
-/// process of another cluster with the same name.
+/// Returns an error if a process with this name was started on this host from another file that has one of this
+/// configuration's addresses. The lock refuses a second start from the same file. `note` receives a message about any
+/// other process with this name in a cluster of this name.
 ///
 /// # Errors
 /// Returns [`StartError::Fabric`], which describes that process.

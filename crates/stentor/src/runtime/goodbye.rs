@@ -1,4 +1,4 @@
-//! Delays the end of a process that was asked to stop, until its peers have read that it leaves.
+//! Delays the end of a process that was asked to stop, until its peers have had time to read that it leaves.
 
 use std::time::Duration;
 

@@ -105,8 +105,8 @@ pub(super) fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if Ipv6Addr::is_unicast_link_local(&ip))
 }
 
-/// Returns whether IPv4 is used, if that is decided: IPv4 if every host found has an IPv4 address, otherwise IPv6 if
-/// every host has an IPv6 address.
+/// Returns whether IPv4 is used, or `None` if that is undecided. The family of `bind` decides if there is one.
+/// Otherwise, IPv4 is used if every host found has an IPv4 address, and else IPv6 if every host has an IPv6 address.
 pub(super) fn is_ipv4(found: &[Found], bind: Option<IpAddr>) -> Option<bool> {
     if let Some(bind) = bind {
         return Some(bind.is_ipv4());

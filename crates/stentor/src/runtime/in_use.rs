@@ -1,4 +1,4 @@
-//! Start errors that resolve themselves: another process still holds this process's port or seat.
+//! Start errors that may resolve themselves: another process still holds this process's port or seat.
 //!
 //! The kernel releases the ports and sockets of a killed process when it has torn the process down. The more memory the
 //! process has and the busier the machine is, the longer that takes.
@@ -18,7 +18,7 @@ use stentor_host::{StartError as SeatError, is_ending};
 
 use super::StartError;
 
-/// Time for which a start waits for its port or seat.
+/// Longest time for which a start waits for its port or seat.
 const GIVING_BACK: Duration = Duration::from_secs(5);
 /// Time after which the wait is reported.
 const UNNOTICED: Duration = Duration::from_millis(300);
@@ -75,7 +75,8 @@ impl InUse for NetError {
 }
 
 impl InUse for SeatError {
-    /// Returns `None` for a process that runs and is not being torn down: waiting does not help then.
+    /// Returns `None` for a process that runs and is not being torn down: waiting does not help then. A process in
+    /// another PID namespace may be ending, so it counts as in use.
     fn in_use(&self) -> Option<String> {
         match self {
             SeatError::Starting { path, .. } => Some(format!("the directory {}", path.display())),
@@ -95,7 +96,7 @@ pub fn tcp_port(address: SocketAddr) -> String {
 }
 
 /// Calls `start` until it succeeds, for up to five seconds while a resource that it needs is `in_use`. `say` receives
-/// one message about the wait.
+/// at most one message about the wait.
 ///
 /// # Errors
 /// Returns the last error of `start`.

@@ -61,9 +61,10 @@ pub enum JoinError<E> {
     Start(StartError),
     /// Waiting failed.
     Run(RunError),
-    /// All candidate client ids are in use, or need a group that is unreachable.
+    /// No candidate client id can be used: it is in use, its home group is unreachable, or a group has the maximum
+    /// number of records of its earlier processes.
     NoPlace,
-    /// The watcher gave up.
+    /// The watcher gave up, or the timeout has passed.
     GivenUp(E),
 }
 
@@ -117,7 +118,7 @@ fn is_taken(error: &StartError) -> bool {
 }
 
 impl<F: FabricDiagnostics> Placing<'_, F> {
-    /// Obtains the requested client id, or the first that is free.
+    /// Obtains the requested client id or, without a request, the first one that can be used.
     ///
     /// # Errors
     /// See [`JoinError`].

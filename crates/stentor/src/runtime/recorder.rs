@@ -193,7 +193,8 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
-    /// Records the memory in use, and the limit that was announced at start.
+    /// Records the memory of the regions, the largest memory of the queues so far, and the limits of both that were
+    /// announced at start.
     ///
     /// # Errors
     /// Returns the error of the writer.

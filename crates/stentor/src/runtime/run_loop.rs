@@ -9,13 +9,13 @@ use thiserror::Error;
 
 use super::clock::wall_clock;
 
-/// Longest sleep of an idle process; a peer's write wakes it earlier.
+/// Longest sleep of an idle client; a peer's write wakes it earlier.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
-/// Longest sleep of a member, which must check its own progress and publish heartbeats.
+/// Longest sleep of a member outside its idle mode. A member must check its own progress and publish heartbeats.
 const LONGEST_MEMBER_SLEEP: Duration = Duration::from_millis(2);
 /// Shortest sleep of an idle member when a tick is due.
 const SHORTEST_REST: Duration = Duration::from_micros(100);
-/// Interval at which a busy process checks its connections.
+/// Interval at which a process checks its connections, unless it is a member in its idle mode.
 const HOUSEKEEPING: Duration = Duration::from_millis(2);
 /// Number of busy rounds between two readings of the clock, unless the process slept.
 const ROUNDS_PER_LOOK: u32 = 256;
@@ -61,7 +61,8 @@ impl Stop {
     }
 }
 
-/// Decides when a loop checks its connections: in idle rounds whenever a check is due, and in busy rounds rarely.
+/// Decides when a loop checks its connections: once per interval. To save readings of the clock, it reads the clock
+/// only after a sleep, and otherwise in one of 16 idle rounds or of 256 busy rounds.
 #[derive(Debug)]
 pub struct Housekeeper {
     rounds: u32,
@@ -70,7 +71,7 @@ pub struct Housekeeper {
     /// Time of the last reading of the clock.
     now: Instant,
     next: Instant,
-    /// Interval at which work is due.
+    /// Interval between checks of the connections.
     interval: Duration,
 }
 
@@ -98,19 +99,19 @@ impl Housekeeper {
         }
     }
 
-    /// Records that the process may have slept: the clock is read after the next round.
+    /// Records whether the process may have slept. If it may, the next round reads the clock.
     #[inline]
     pub fn note_sleep(&mut self, slept: bool) {
         self.slept |= slept;
     }
 
-    /// Sets the interval at which work is due.
+    /// Sets the interval between checks of the connections.
     fn set_interval(&mut self, interval: Duration) {
         self.next = (self.next - self.interval) + interval;
         self.interval = interval;
     }
 
-    /// Returns whether work is due.
+    /// Returns whether a check of the connections is due. `worked` is `true` if the round did any work.
     #[inline]
     pub fn is_due(&mut self, worked: bool) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
@@ -187,9 +188,9 @@ impl MemberLoop {
         MemberLoop { backoff, housekeeper, repose: Repose::default(), begun: false }
     }
 
-    /// Runs one round. `app` receives every message in the global order. `round` is called after the member's step with
-    /// `app`, the time since the start, and whether the step did any work. Returns whether the round did any work, and
-    /// how long the member may sleep if it did not.
+    /// Runs one round. `app` receives the delivered messages in the global order. `round` is called after the member's
+    /// step with `app`, the time since the start, and whether the step did any work. Returns whether the round did any
+    /// work, and how long the member may sleep if it did not.
     ///
     /// # Errors
     /// Returns why the member cannot continue; see [`RunError`].
@@ -226,7 +227,8 @@ impl MemberLoop {
         Ok((worked, repose.after(member, backoff, housekeeper)))
     }
 
-    /// Pauses after a round if necessary. The pause ends when a write lands, or after at most `longest`.
+    /// Pauses after a round if necessary. The pause ends when a write lands or another thread wakes the fabric, and
+    /// after at most `longest`.
     ///
     /// # Errors
     /// Returns [`RunError::Wait`] if waiting on the fabric fails.
@@ -285,7 +287,8 @@ pub fn run_member<F: Fabric>(
     Ok(())
 }
 
-/// Runs one round of a client's loop: reads credits, checks connections, and pauses if there was no work.
+/// Runs one round of a client's loop: reads credits, checks connections if that is due, and pauses if there was no
+/// work. `submitted` is `true` if the caller has sent messages in this round. Returns whether there was any work.
 ///
 /// # Errors
 /// See [`RunError`].

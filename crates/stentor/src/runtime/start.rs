@@ -20,10 +20,10 @@ use crate::config::{KeyError, NebConfig};
 pub struct BindConfig {
     /// Directory of the configuration. The file of a key may be relative to it.
     pub directory: PathBuf,
-    /// Directory of the control sockets, on shared memory.
+    /// Directory in which the sockets of this host's processes are found: by operators and, on shared memory, by peers.
     pub sockets: PathBuf,
     /// Address of this process, on a network. `None`: a member uses its address in the configuration, a client the one
-    /// from which this host reaches the first member.
+    /// from which this host reaches the first member or, on IPv4 loopback, one that depends on its client id.
     pub bind: Option<IpAddr>,
     /// File for a capture of all packets, on RoCEv2 in user space.
     pub pcap: Option<PathBuf>,
