@@ -26,14 +26,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) enum Attempt {
     /// The member on this host was asked whether it accepts an observer.
     Asks(Asking),
-    /// The member on another host is being dialed. Its other addresses follow.
+    /// One of the member's addresses is being dialed. The other addresses are dialed if that fails.
     Dials(Box<Dial>, Vec<AskConfig>),
 }
 
 /// The progress of an attempt.
 pub(super) enum Attempted {
     Waits(Attempt),
-    /// The member admits the observer, and the request was sent.
+    /// The connection is established, and the request was sent.
     Begun(Line),
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Asking {
 }
 
 impl Attempt {
-    /// Begins an attempt. If the member is on this host, uses its control socket.
+    /// Begins an attempt: at the member's control socket if the member is on this host, and over the network otherwise.
     pub(super) fn begin(target: &Target) -> Result<Attempt, Fault> {
         let mut last = None;
         for path in target.paths() {
@@ -94,7 +94,7 @@ impl AsFd for Attempt {
     }
 }
 
-/// Dials the last of several addresses.
+/// Dials one of several addresses, from the last to the first.
 fn dial(mut addresses: Vec<AskConfig>) -> Result<Attempt, Fault> {
     let mut fault = Fault::Unreached("it has no address".to_owned());
     while let Some(to) = addresses.pop() {

@@ -50,8 +50,8 @@ impl ObserverBuilder {
         ObserverBuilder { patience, ..self }
     }
 
-    /// Refuses states. If no member keeps the records after the observer's position, the observer ends with an error
-    /// that contains the first index that is kept.
+    /// Refuses states. If no member keeps the records after the observer's position, calls of the observer return an
+    /// error that contains the first index that is kept.
     pub fn without_states(self) -> Self {
         ObserverBuilder { states: false, ..self }
     }

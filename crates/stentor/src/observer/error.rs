@@ -15,7 +15,7 @@ debug_as_display!(ObserveError);
 #[derive(Error)]
 #[error("{}{problem}; {}", place(.group.as_deref()), .problem.remedy())]
 pub struct ObserveError {
-    /// Name of the group. Bytes that are no position belong to no group.
+    /// Name of the group. `None` if bytes are not a position.
     pub(super) group: Option<String>,
     pub(super) problem: Problem,
 }
@@ -24,7 +24,7 @@ pub struct ObserveError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ObserveErrorKind {
-    /// No member was reachable or ready in time. The condition is temporary: try again.
+    /// No member was reachable or ready in time. The condition may be temporary: try again.
     Unreachable,
     /// States are refused, and no member keeps the records after the position. Accept states, or begin without the
     /// position.
@@ -34,7 +34,8 @@ pub enum ObserveErrorKind {
     Reset,
     /// An argument is wrong: the name of the member, or the position.
     Argument,
-    /// The configuration, the release or the key differs from that of the members, or observers are disabled.
+    /// The configuration or the release differs from that of the members, or observers are disabled, or the fabric is
+    /// simulated.
     Configuration,
     /// A state is larger than the observer accepts.
     TooLarge,
@@ -47,7 +48,7 @@ pub enum ObserveErrorKind {
 /// The reason why an attempt at one member failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub(super) enum Fault {
-    /// The member does not listen, or does not behave like a member.
+    /// The member cannot be reached, or does not accept observers now.
     #[error("{0}")]
     Unreached(String),
     #[error("{}", refused(.0))]

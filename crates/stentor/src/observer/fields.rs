@@ -1,6 +1,6 @@
 //! A reader of big-endian numbers in received bytes.
 
-/// The unread rest of some bytes. Every method returns `None` if too few bytes are left.
+/// The unread rest of some bytes. Methods that read a certain number of bytes return `None` if fewer bytes are left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 

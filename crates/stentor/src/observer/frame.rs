@@ -44,17 +44,18 @@ pub(crate) enum Refusal {
     Leads,
     /// The member has reached its maximum number of observers.
     Full,
-    /// The member has no state of its group yet.
+    /// The member has no state of its group yet, or has just restored one.
     NotReady,
     /// The member has not applied the observer's position yet.
     Behind,
-    /// The member's state machine has panicked.
+    /// The member's state machine has panicked or was outvoted.
     Poisoned,
     /// The member ends.
     Ends,
     /// The member does not keep the records after the observer's position. It keeps the records after this index.
     Gone(u64),
-    /// The observer's position belongs to a history that the group has left.
+    /// The observer's position belongs to a history that the group has left, or the member does not keep enough records
+    /// to know.
     OtherHistory,
     /// The observer received a state too slowly.
     Slow,

@@ -35,7 +35,8 @@ pub(crate) enum LineError {
 /// One end of a connection between a member and an observer.
 ///
 /// # Bounds
-/// A line buffers at most one frame to send, and at most one received frame plus [`READ`] bytes.
+/// A line buffers at most one frame to send (two if the second one ends the connection), and at most one received frame
+/// plus [`READ`] bytes.
 #[derive(Debug)]
 pub(crate) struct Line {
     stream: Stream,
@@ -145,7 +146,7 @@ impl Line {
         Ok(rest.take(bytes + seal).map(|_| (self.read + LENGTH, bytes)))
     }
 
-    /// Reads the available bytes. Returns whether there were any.
+    /// Reads available bytes. Returns `false` if there are none now.
     fn read_more(&mut self) -> Result<bool, LineError> {
         self.inbound.drain(..self.read);
         self.read = 0;

@@ -38,14 +38,14 @@ pub(super) struct Plan {
 /// A process that follows the order of a group. [`Cluster::observe`](crate::Cluster::observe) creates one.
 ///
 /// An observer has no thread: [`next`](Observer::next) and [`try_next`](Observer::try_next) read from the member, and
-/// connect to another one if necessary. An observer that does not call them, or is suspended, delays no other process.
-/// If the member meanwhile drops the records that the observer needs, the observer receives a [state](Observed::State)
-/// instead.
+/// connect to another one if necessary. An observer that does not call them, or is suspended, delays no member of the
+/// group. If the member meanwhile drops the records that the observer needs, the observer receives a
+/// [state](Observed::State) instead, unless it refuses states.
 #[derive(Debug)]
 pub struct Observer {
     plan: Plan,
     targets: Vec<Target>,
-    /// The place of the last returned event.
+    /// The place after which the observer continues. `None` if it has none yet.
     place: Option<Place>,
     phase: Phase,
     round: Round,
@@ -68,7 +68,7 @@ enum Phase {
 struct Round {
     /// The index of the member with which the round begins.
     first: usize,
-    /// Number of attempts in this round.
+    /// Number of attempts in this round, including those that were skipped.
     made: usize,
     faults: Vec<(usize, Fault)>,
     pause: Duration,
@@ -96,12 +96,13 @@ impl Observer {
     /// Returns the next event in the order of the group. Waits for it for at most `timeout`, and returns `None` if none
     /// arrives.
     ///
-    /// If the connection to the member is lost, the observer continues at another member, without omitting or repeating
-    /// an event.
+    /// If the connection to the member is lost, the observer continues at another member and repeats no event. If that
+    /// member no longer keeps the next events, a [state](Observed::State) replaces them.
     ///
     /// # Errors
     /// Returns an error if no member has served the observer for the time of its
-    /// [patience](crate::ObserverBuilder::patience), or if none can. The next call tries again.
+    /// [patience](crate::ObserverBuilder::patience), or if none can. Also returns an error if a member violates the
+    /// protocol, a state is too large, or a system call fails. The next call tries again.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Observed>, ObserveError> {
         let until = Instant::now() + timeout;
         loop {
@@ -138,8 +139,9 @@ impl Observer {
         }
     }
 
-    /// Returns the position of the last returned event. Returns `None` if there was no event and the observer began
-    /// without a position.
+    /// Returns the position of the last returned event. Before the first event, returns the position with which the
+    /// observer began. Returns `None` if it began without one, unless states are refused: then it begins at the
+    /// member's position.
     #[must_use]
     pub fn position(&self) -> Option<ObservedPosition> {
         self.place.map(|place| ObservedPosition { group: self.plan.group, place })

@@ -35,7 +35,7 @@ impl ObservedPosition {
         self.place.position(self.group.0)
     }
 
-    /// Returns the index of the last command in the group, from 1. Returns 0 if the group had applied nothing.
+    /// Returns the index of this position in the group's order, from 1. Returns 0 if the group had applied nothing.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.place.index

@@ -14,13 +14,13 @@ use crate::{Cluster, Group};
 pub(super) struct Target {
     pub(super) name: String,
     process: ProcessId,
-    /// The directory in which the processes of this host meet, and the name of their meeting in it.
+    /// The directory for the sockets of this host's processes, and the name of the cluster's directory in it.
     directory: PathBuf,
     meeting: String,
     remote: Option<Remote>,
 }
 
-/// The data for reaching a member on another host.
+/// The data for reaching a member over the network.
 #[derive(Debug)]
 struct Remote {
     cluster: String,
@@ -34,7 +34,7 @@ impl Target {
         stentor_host::all_beside(&self.directory, &self.meeting, self.process).unwrap_or_default()
     }
 
-    /// Returns the parameters for dialing the member on another host, one for each of its addresses.
+    /// Returns the parameters for dialing the member over the network, one for each of its addresses.
     ///
     /// # Errors
     /// Returns the reason why the member cannot be dialed.

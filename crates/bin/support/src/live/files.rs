@@ -33,8 +33,8 @@ fn per_peer(fabric: FabricKind) -> (u64, u64) {
 /// The number of files that a process needs when all its peers are connected, and a description of those peers.
 pub struct Need {
     files: u64,
-    /// Smallest useful number of files. With fewer files, a member reaches no other member, and no other member reaches
-    /// it.
+    /// Smallest useful number of files. With fewer files, a member may be unable to connect to some of the other
+    /// members.
     least: u64,
     whom: String,
 }
@@ -59,8 +59,8 @@ impl Need {
         Need { files: OWN + others + client * clients, least: BARE + others, whom }
     }
 
-    /// Refuses to start a member if even the hard limit is too low. Such a member would run, but neither the other
-    /// members nor control commands could reach it.
+    /// Refuses to start a member if even the hard limit is too low. Such a member would run, but some of the other
+    /// members or control commands might not reach it.
     pub fn refuse(&self, place: impl Display) -> Result<(), Failure> {
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         if most >= self.least {

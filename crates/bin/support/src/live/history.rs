@@ -1,7 +1,8 @@
-//! The file of a history. It contains whole lines, or does not exist.
+//! The file of a history. Once writing has ended, it contains whole lines, or does not exist.
 //!
-//! Space is reserved before lines are written. On a full disk the reservation fails, so no line is written in part.
-//! `LAST_WORD_BYTES` are kept back for the final event, which records that the history ends there.
+//! Space is reserved before lines are written. On a full disk the reservation fails, so no line is written in part. On
+//! a file system that cannot reserve space, a line that was written in part is removed. `LAST_WORD_BYTES` are kept back
+//! for the final event, which records that the history ends there.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::thread;
 use crate::Failure;
 
-/// Number of lines that are read ahead.
+/// Maximum number of lines that are read ahead.
 const AHEAD: usize = 256;
 
 /// One line of the input.
@@ -93,7 +93,7 @@ fn forward(input: &mut dyn BufRead, limit: usize, too_long: TooLong, lines: &Syn
             Some(Line::TooLong { .. }) => too_long == TooLong::Ends,
             Some(Line::Unreadable { .. }) | None => true,
         };
-        // The receiver has been dropped: the command has ended.
+        // If the send fails, the receiver was dropped, because the command has ended.
         if next.is_none_or(|line| lines.send(line).is_err()) || last {
             return;
         }
@@ -102,7 +102,8 @@ fn forward(input: &mut dyn BufRead, limit: usize, too_long: TooLong, lines: &Syn
 
 fn next_line(input: &mut dyn BufRead, number: u64, limit: usize, too_long: TooLong) -> Option<Line> {
     let mut line = Vec::new();
-    // A line of `limit` bytes with its line feed is one byte shorter than this. Longer lines are never read whole.
+    // This is one byte more than the longest permitted line with its line feed. So a line is recognised as too long
+    // before all of it is read.
     match input.take(limit as u64 + 2).read_until(b'\n', &mut line) {
         Ok(0) => return None,
         Ok(_) => {}

@@ -12,8 +12,8 @@ use stentor_host::absolute;
 
 use crate::hex;
 
-/// Returns the configuration file, its fingerprint and fabric, the address of this process, and the location of its key
-/// (never the key).
+/// Returns the configuration file, its fingerprint and fabric, and the directories of the sockets. On fabrics between
+/// hosts, also returns the address of this process and the location of its key (never the key).
 pub fn origin(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> String {
     let config = plan.config();
     let file = plan.file().map(absolute).unwrap_or_default();
@@ -32,7 +32,8 @@ pub fn origin(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> St
     text + &key_in_words(config, &file).map_or(String::new(), |key| format!(", {key}"))
 }
 
-/// Returns the location of a cluster's key and its fingerprint, or `None` on fabrics that need no key.
+/// Returns the location of a cluster's key and its fingerprint, or `None` if the fabric needs no key or the
+/// configuration names none.
 pub fn key_in_words(config: &ClusterConfig, file: &Path) -> Option<String> {
     if !config.fabric().is_between_hosts() {
         return None;
