@@ -149,9 +149,9 @@ impl Output {
     }
 }
 
-/// Rate at which a progress bar is drawn, per second.
+/// Maximum rate at which a progress bar is drawn, per second.
 const DRAWS_PER_SECOND: u8 = 20;
-/// Longest time for which a result is held back until earlier lines on standard error are written.
+/// Time without progress after which a result no longer waits for earlier lines on standard error.
 const ORDER: Duration = Duration::from_millis(200);
 
 /// Severity of a line of a log.
@@ -214,7 +214,8 @@ fn document(value: &impl Serialize) -> String {
     text
 }
 
-/// Prints to standard output. Returns the number of bytes that were unread when this process was asked to end.
+/// Prints to standard output. Returns the number of bytes that were not written, because nobody read them and this
+/// process was asked to end.
 pub fn print(text: &str) -> io::Result<usize> {
     flush_errors(ORDER);
     match write_until(text.as_bytes(), &is_asked_to_end) {

@@ -42,7 +42,7 @@ pub struct Joining<'a, F: FabricDiagnostics> {
     pub check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
-/// The hooks that are called while a client waits to join. They report what it waits for, and end the wait.
+/// The hooks that are called while a client waits to join. They report what it waits for, and may end the wait.
 struct Watch<'a, 'b, F: FabricDiagnostics, N> {
     joining: &'a Joining<'b, F>,
     note: N,
@@ -104,7 +104,8 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         }
     }
 
-    /// Claims the client id `asked`, or the first one that is free. Calls `note` for each id that was skipped.
+    /// Claims the client id `asked`, or the first one that can be used. Calls `note` with messages, for example about
+    /// missing members, refused connections, and client ids that cannot be used.
     pub fn join(&self, asked: Option<ClientId>, note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
         let Joining { plan, start, wait, timeout, .. } = *self;
         let mut watch = Watch { joining: self, note, refusals: Refusals::default(), waiting: Waiting::default() };

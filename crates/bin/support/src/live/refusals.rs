@@ -10,8 +10,8 @@ use stentor_fabric::{ProcessId, Refusal};
 use super::Repeats;
 use crate::Failure;
 
-/// Time between the first final refusal and the decision to end this process. The error also names the peers that
-/// refuse this process within this time.
+/// Shortest time between the first refusal that may end this process and the decision to end it. The error also names
+/// the peers that refuse this process within this time.
 const JOINED: Duration = Duration::from_millis(500);
 
 /// The peer, the address and the reason of a refusal.
@@ -32,7 +32,7 @@ struct Foreign {
 }
 
 /// The refused connections that this process reports: those that it refused, and those that peers refused. Each refusal
-/// is reported once, and again after pauses that double.
+/// is reported once, and its repetitions after pauses that double.
 #[derive(Default)]
 pub struct Refusals {
     repeats: Repeats<Source>,
@@ -42,7 +42,8 @@ pub struct Refusals {
     since: Option<Instant>,
     /// Reports that are made only if the process does not end with an error that contains them.
     kept_back: Vec<String>,
-    /// `true` once some peer has accepted this process, so that refusals cannot end it any more.
+    /// `true` if reports are no longer held back, because a peer has accepted this process, or because the refusals
+    /// were not enough to end it.
     goes_on: bool,
     /// Description of the last refusal.
     last: Option<String>,
@@ -77,7 +78,7 @@ impl Refusals {
         self.let_go(&mut say);
     }
 
-    /// Makes the reports that were held back, once it is clear that the refusals do not end the process.
+    /// Makes the reports that were held back, once the process continues nevertheless, or after [`KEPT_BACK`].
     fn let_go(&mut self, say: &mut impl FnMut(&str)) {
         if self.goes_on || self.since.is_none_or(|since| since.elapsed() >= KEPT_BACK) {
             self.kept_back.drain(..).for_each(|text| say(&text));

@@ -113,7 +113,7 @@ fn ignored_at_start() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Makes this process ignore all signals that can be caught.
+/// Makes this process ignore SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2.
 pub fn ignore_signals() -> Result<(), Failure> {
     let nobody = Arc::new(AtomicBool::new(false));
     for (signal, ..) in SIGNALS {

@@ -9,8 +9,8 @@ const NOTICED: Duration = Duration::from_secs(2);
 /// Number of processes that a report names. The rest are counted.
 const NAMED: usize = 8;
 
-/// Reports the processes that a process waits for: soon after the start, whenever the set changes, and otherwise after
-/// pauses that double.
+/// Reports the processes that a process waits for: soon after the start, when the set of these processes is a new one,
+/// and otherwise after pauses that double.
 pub struct Waiting {
     since: Instant,
     next: Instant,
