@@ -1,4 +1,4 @@
-//! `stentor check`: judges whether histories have the properties of the multicast.
+//! `stentor check`: judges whether histories have the properties of the multicast, the broadcast and the channels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

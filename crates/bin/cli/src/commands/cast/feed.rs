@@ -39,7 +39,7 @@ impl Feed {
         self.next.as_deref()
     }
 
-    /// Waits for a line.
+    /// Waits for a line, for at most `longest`.
     pub(super) fn wait(&mut self, longest: Duration) {
         self.take(self.lines.wait(longest));
     }

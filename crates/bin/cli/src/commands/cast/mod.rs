@@ -280,7 +280,7 @@ struct Caster<'a> {
     messages: u64,
     bytes: u64,
     begin: Instant,
-    /// Time at which the last message was sent or answered.
+    /// Time at which the last message was sent or applied, or at which the command last waited for input alone.
     progress: Instant,
 }
 

@@ -35,9 +35,9 @@ impl Recording {
         Ok(Recording { path: path.to_owned(), state: Arc::new(Mutex::new(state)) })
     }
 
-    /// Returns a hook that the client calls before each multicast. The hook records first the latest index of the order
-    /// that the session has learned, if it is new, and then the message. So both are in the history even if the process
-    /// is killed right after the multicast.
+    /// Returns a hook that the client calls before each multicast. The hook records first the latest order time that
+    /// the session has learned, if it is new, and then the message. So both are in the history even if the process is
+    /// killed right after the multicast.
     pub(super) fn of_multicasts(&self) -> SeesMulticast {
         let state = Arc::clone(&self.state);
         let mut recorded = 0;

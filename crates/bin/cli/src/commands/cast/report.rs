@@ -13,7 +13,7 @@ pub(super) struct Casted {
     to: Vec<String>,
     messages: u64,
     bytes: u64,
-    /// Number of messages that lack the reply of a destination group.
+    /// Number of messages that are not known to be applied by all destination groups.
     outstanding: usize,
     seconds: f64,
     msgs_per_s: f64,

@@ -17,7 +17,8 @@ const HOUSEKEEP_TURNS: u32 = 64;
 const LONGEST: Duration = Duration::from_millis(1);
 /// Longest time in which a connection may close.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Longest time that the last message may be in flight without an acknowledgement.
+/// Longest time for which this side remains after the connection is closed, so that the other side learns that its last
+/// message has arrived.
 const LINGER: Duration = Duration::from_millis(100);
 /// Longest piece of a message, in bytes.
 const PIECE_BYTES: u32 = 64 << 10;
@@ -201,7 +202,8 @@ impl<F: FabricDiagnostics> Line<F> {
         )
     }
 
-    /// Returns the failure of a connection, after the fabric has returned all memory that it used.
+    /// Returns the failure of a connection, after the fabric has returned all memory that it used or [`FAREWELL`] has
+    /// passed.
     fn lost(&mut self, error: &ChannelError) -> Failure {
         self.drain();
         let rest = if self.closed { "" } else { "; the fabric has not returned all memory" };
@@ -244,13 +246,14 @@ impl<F: FabricDiagnostics> Line<F> {
         let _ = self.endpoint.finish(self.handle);
     }
 
-    /// Aborts the connection. Returns when the fabric has returned all memory.
+    /// Aborts the connection. Returns when the fabric has returned all memory, or after [`FAREWELL`].
     pub(super) fn give_up(&mut self) {
         self.endpoint.abort(self.handle);
         self.drain();
     }
 
-    /// Sends the last message, and waits until the connection is closed. Errors do not matter any more.
+    /// Sends the last message, and waits until the connection is closed, for at most [`FAREWELL`]. Errors do not matter
+    /// any more.
     pub(super) fn part(&mut self, last: Option<&Words>) {
         let (message, since) = (last.map(Words::message), Instant::now());
         self.parted = since;

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::args::ChannelCat;
 
-/// Name of the cluster of a transfer between hosts. Other clusters have other names.
+/// Name of the cluster of a transfer between hosts.
 const CLUSTER: &str = "channel-cat";
 /// Fingerprint of the protocol between the two sides. Another version is refused.
 const FINGERPRINT: u64 = 1;
@@ -31,8 +31,8 @@ const LOOPBACKS: u8 = 64;
 /// Longest place that becomes a directory name unchanged, in characters.
 const PLAIN: usize = 24;
 
-/// Returns the name of the directory for a place. Different places have different names. A place that is a valid short
-/// file name is used unchanged; for all others the name contains a hash of 128 bits.
+/// Returns the name of the directory for a place. Different places have different names. The name contains the place
+/// unchanged if that is a valid short file name, and otherwise a hash of 128 bits.
 fn meeting_name(place: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
     if place.is_empty() {
@@ -90,7 +90,7 @@ pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Fail
             seed: traffic.seed.wrapping_add(me(args).0.into()),
             ..RoceConfig::default()
         };
-        // A sender has other addresses to try, so it does not wait for this one.
+        // A sender may have other addresses to try, so it does not wait for this one.
         let started = if args.listen {
             patiently(|| RoceFabric::start(net.clone(), config.clone()), |text| output.note(text))
         } else {

@@ -11,7 +11,7 @@ use stentor_support::streams::{Partial, StandardOutput};
 
 use super::words::{DATA, MESSAGE_BYTES, Whole};
 
-/// Number of messages that wait between a thread and the polling loop. It bounds the memory.
+/// Maximum number of messages that wait between a thread and the polling loop. It bounds the memory.
 const AHEAD: usize = 2;
 
 /// Result of a read.
@@ -52,7 +52,7 @@ impl Source {
                     Err(error) => Filled::Failed(error),
                 };
                 let over = !matches!(next, Filled::Data(_));
-                // The receiver has been dropped: the transfer has failed.
+                // If the send fails, the receiver was dropped, because the transfer has failed.
                 if fill.send(next).is_err() || over {
                     return;
                 }
@@ -98,7 +98,7 @@ impl Sink {
         };
         let (give, given) = sync_channel(AHEAD);
         let (write, written) = channel();
-        // The polling loop may have ended.
+        // The send fails if the polling loop has ended.
         let work = move || drop(write.send(write_all(&given, to)));
         thread("that writes the output", work)?;
         Ok(Sink { give: Some(give), written, made })

@@ -219,7 +219,7 @@ impl<'a> Conductor<'a> {
         Ok(conductor)
     }
 
-    /// Injects faults until the time is over, then brings the cluster to rest.
+    /// Injects faults until the time is over, a failure is found or a signal arrives. Then brings the cluster to rest.
     pub(super) fn play(mut self) -> Result<RunOutcome, Failure> {
         let from = self.clients.clock().now();
         let length = (self.script.args.minutes * 60_000.0) as u64;
@@ -360,8 +360,8 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// Marks each starting or returning member as ready if it has joined its group, has the requested network faults,
-    /// and is counted for flow control by all clients.
+    /// Marks each member that is starting, restarting or returning as ready if it has its group's state and the
+    /// requested network faults. Unless this is its first start, all clients must also count it for flow control.
     fn welcome(&mut self, now: u64) {
         for member in 0..self.pollers.len() {
             let it = &self.board.members()[member];
@@ -438,8 +438,8 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Records as a failure that a member of the multicast has not reported its clock, which was wrong all the time.
-    /// (A node of a program does not report its clock.)
+    /// Records as a failure that a member of the multicast has not reported its wrong clock, although it was ready all
+    /// the time. (Members of a service are not checked for this.)
     fn find_unnamed(&mut self, now: u64, member: usize) {
         let it = &self.board.members()[member];
         let Some(wrong) = it.wrong.filter(|wrong| it.is_ready_since(*wrong)) else { return };
@@ -613,8 +613,8 @@ impl<'a> Conductor<'a> {
         written.map_err(|error| Failure::cannot_write(&path, &error))
     }
 
-    /// Ends all faults and waits until every member is back and has delivered as much as the other members of its
-    /// group.
+    /// Ends all faults. Waits, for a limited time, until every member is back and has delivered as much as the other
+    /// members of its group, and no message or call is outstanding.
     fn rest(&mut self) -> Result<(), Failure> {
         let now = self.clients.clock().now();
         for member in 0..self.ends.len() {

@@ -17,7 +17,7 @@ use super::shim::{Shim, clean_up};
 use super::{PLACE, Script};
 use crate::args::{self, Fault};
 
-/// The time after which a node that was asked to end is killed.
+/// The time after which a member that was asked to end is killed, if the fleet is dropped.
 const GIVEN_UP: Duration = Duration::from_secs(2);
 /// The number of last lines of standard error that are shown when a process ends.
 const LAST_LINES: usize = 4;

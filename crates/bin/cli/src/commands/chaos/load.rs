@@ -48,7 +48,8 @@ struct ClientStatus {
     waiting: Option<Waiting>,
     /// For each member, `true` if the client counts it for flow control.
     counts_on: Vec<bool>,
-    /// The number of messages that some counted process has not delivered.
+    /// The number of messages that some counted process has not delivered, including a message that has found no room
+    /// yet.
     outstanding: usize,
     multicast: u64,
     failure: Option<Failure>,
@@ -212,7 +213,7 @@ impl Clients for Loads<'_> {
     }
 }
 
-/// A message before and after its multicast.
+/// A message that was multicast.
 struct Message {
     waiting: Waiting,
     /// For each destination, the message's slot in the client's order at that group.
@@ -231,7 +232,7 @@ struct Load<'a, F: FabricDiagnostics> {
     next: Option<(Vec<GroupId>, Vec<u8>, u64)>,
     /// Messages not known to be delivered by majorities, the oldest first.
     sent: std::collections::VecDeque<Message>,
-    /// For each group, the slots that a majority is known to have delivered; it never decreases.
+    /// For each group, the number of slots that a majority is known to have delivered. It never decreases.
     delivered: Vec<u64>,
     published: Instant,
     written: Instant,
@@ -335,8 +336,8 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
         Ok(true)
     }
 
-    /// Draws at least one destination group, and a length from 0 to the maximum. Each order of magnitude has the same
-    /// chance.
+    /// Draws at least one destination group and a length: one time in [`LONGEST_OF`] the maximum, and otherwise a
+    /// length whose order of magnitude is drawn first. Returns them with the present time.
     fn draw(&mut self) -> (Vec<GroupId>, Vec<u8>, u64) {
         let groups = self.plan.topology().groups() as u64;
         let first = self.rng.below(groups);

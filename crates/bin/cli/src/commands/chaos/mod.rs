@@ -13,7 +13,7 @@
 //! | restart | SIGTERM; a start 0 to 2 s after exit code 0 | the member is ready |
 //! | cut | for 0.2 to 3 s, packets from or to others are lost | the member is ready; `roce` |
 //! | loss | for 0.2 to 3 s, 0.5 to 5 % of its packets are lost | ready, without another loss; `roce` |
-//! | clock | for 2 to 6 s, its wall clock is set or changes its rate | ready, or only its clock is wrong; libfaketime |
+//! | clock | for 2 to 6 s, its wall clock is set or changes its rate | ready; no clock of its group is wrong; libfaketime |
 //! | client | SIGKILL of a client's process; a start after 0 to 2 s | `--service`; the client has its session |
 //! | move | the leader is asked to hand over, as by `leader move` | both members are sound |
 //!
@@ -27,8 +27,8 @@
 //! `starting` (first start), `ready`, `stopped` (SIGSTOP), `ending` (SIGTERM was sent), `killed` (no process; its next
 //! start is scheduled), `restarting` (started again), `returning` (continued, or no longer cut). A member is *sound*
 //! while it is `ready`, not cut, and its clock is right. A member in `starting`, `restarting` or `returning` becomes
-//! `ready` when it reports on its control socket that it has its group's state, and every client counts it for flow
-//! control.
+//! `ready` when it reports on its control socket that it has its group's state. In `restarting` and `returning`, every
+//! client must also count it for flow control.
 //!
 //! # Budget
 //!
@@ -45,8 +45,9 @@
 //! sound members. The clock of a message starts again when one of its groups loses such a majority. Only time during
 //! which this process ran counts: a pause of the whole machine counts at most 0.25 s.
 //!
-//! It also reports a member that is not `ready` after 30 s in `starting`, `restarting` or `returning`, or has not ended
-//! 20 s after SIGTERM, and a cluster that is not at rest 30 s after the last fault.
+//! It also reports a member that is not `ready` after 30 s in `restarting` or `returning`, or has not ended 20 s after
+//! SIGTERM, and a cluster that is not at rest 30 s after the last fault. If the members and clients have not joined 60
+//! s after the start, the command fails.
 //!
 //! The detector misses a message without progress if its client has an older undelivered one. Before the end, it also
 //! misses a minority of a group that delivers nothing.

@@ -29,9 +29,9 @@ struct MemberStatus {
     wanted: Option<Question>,
     /// `true` if the member has confirmed that it has the network faults in `wanted`.
     done: bool,
-    /// Number of hand-overs that succeeded.
+    /// Number of hand-overs that the member has begun on request.
     moved: u64,
-    /// Number of hand-overs that failed, with the last reason.
+    /// Number of requests to hand over that failed, with the last reason.
     refused: Option<(u64, String)>,
 }
 
@@ -109,11 +109,12 @@ impl MemberPoller {
 
     /// Requests that this leader hand over to another member.
     pub(super) fn hand_over(&self, to: &str) {
-        // The thread lives as long as the poller.
+        // The send succeeds, because the thread lives as long as the poller.
         let _ = self.orders.send(Question::Move { to: to.to_owned() });
     }
 
-    /// Returns the numbers of hand-overs that succeeded and that failed, and the last reason.
+    /// Returns the number of hand-overs that the member has begun, the number of requests that failed, and the last
+    /// reason.
     pub(super) fn moves(&self) -> (u64, u64, Option<String>) {
         let status = lock(&self.status);
         let (refused, why) = status.refused.clone().map_or((0, None), |(n, why)| (n, Some(why)));

@@ -73,8 +73,8 @@ pub(super) struct RunReport {
     refused_moves: u64,
     /// Number of injected wrong clocks that were off by more than the bound.
     wrong_clocks: u64,
-    /// Number of clocks off by more than the bound that their members have reported. Only members of the multicast
-    /// report them.
+    /// Number of clocks off by more than the bound that their members have reported. Only the reports of members of the
+    /// multicast are counted.
     named_clocks: u64,
     /// Number of messages, or of calls that were begun.
     messages: u64,
@@ -84,7 +84,7 @@ pub(super) struct RunReport {
     service: Option<ServiceCounts>,
     /// The longest time that a message waited although all its groups had a connected majority.
     longest_gap_ms: u64,
-    /// The longest time from a member's start, or from the end of its fault, until it was ready.
+    /// The longest time from a member's restart, or from the end of its stop or cut, until it was ready.
     longest_return_ms: u64,
     /// The verdict on each property: `ok`, `violated` or `not_checked`.
     properties: Verdicts,

@@ -120,7 +120,7 @@ impl Scene {
         Ok(self.histories()?.iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum())
     }
 
-    /// Changes the bytes of a message that the first member delivered, in its first history.
+    /// Changes the hash of a message that the first member delivered, in its first history.
     pub(super) fn spoil(&self) -> Result<(), Failure> {
         let path = self.history(self.plan.name(ProcessId(0)), 1);
         let spoil = || -> io::Result<()> {

@@ -22,7 +22,7 @@ const STOP_MS: (u64, u64) = (20, 2000);
 const CUT_MS: (u64, u64) = (200, 3000);
 /// Duration of a wrong clock, in milliseconds.
 const CLOCK_MS: (u64, u64) = (2000, 6000);
-/// Offsets of a wrong clock, in milliseconds: seconds, or hours.
+/// Offsets of a wrong clock, in milliseconds: 3 to 60 s, or 1 minute to 6 hours.
 const WRONG_MS: [(u64, u64); 2] = [(3_000, 60_000), (60_000, 6 * 3_600_000)];
 /// Drift of a clock with a wrong rate, in millionths.
 const RATE_PPM: (u64, u64) = (100, 2_000);
@@ -73,7 +73,7 @@ impl Bounds {
     }
 }
 
-/// Returns the requested faults.
+/// Returns the requested faults or, if none were requested, all possible ones except `clock`.
 ///
 /// # Errors
 /// Returns an error if a requested fault is not possible, or if no fault is.
@@ -252,7 +252,8 @@ impl Step {
                 (it.state == State::Ready && !it.lossy).then_some(any)
             }
             _ => {
-                // While a clock is wrong, its group can spare only the member with that clock.
+                // While a clock is wrong, the faults of its group target the member with that clock. A group of three
+                // can spare no other member.
                 let wrong = members.find(|member| board.members()[*member].wrong.is_some());
                 let member = match (wrong, self.leader) {
                     (Some(_), _) if self.fault == Fault::Clock => return None,

@@ -1,8 +1,8 @@
-//! Wrong clocks: members are started with libfaketime, which reads the error of its process's wall clock from a file.
+//! Wrong clocks: members are started with libfaketime, which reads the error of the process's wall clock from a file.
 //! The monotonic clock is not changed.
 //!
-//! A process reads its wall clock some ten times per second, and libfaketime reads the file each time, which takes
-//! 2 µs. The offset is in the member's file, so a wrong clock stays wrong in the member's next process.
+//! A member reads its wall clock at most once every 2 ms, and libfaketime reads the file each time, which takes 2 µs.
+//! The offset is in the member's file, so a wrong clock stays wrong in the member's next process.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -247,7 +247,7 @@ impl Clients for Callers<'_> {
         if !caller.joined || caller.again.is_some() || caller.drains {
             return Ok(false);
         }
-        // Three of four clients die right after they have sent a command.
+        // In three of four cases, the client is asked to kill itself right after it has sent a command.
         if which >> 32 & 3 > 0 {
             let path = self.trap(caller.number);
             std::fs::write(&path, "").map_err(|error| Failure::cannot_write(&path, &error))?;

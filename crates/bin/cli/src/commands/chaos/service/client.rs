@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const CONNECTING: Duration = Duration::from_secs(30);
 /// The pause after an attempt to connect that failed.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Number of times that the client asks for the unknown outcome of a call.
+/// Maximum number of times that the client asks for the unknown outcome of a call.
 const ATTEMPTS: usize = 3;
 /// Time for which the client waits at the end for outstanding notifications.
 const LATE_NOTES: Duration = Duration::from_millis(1500);
@@ -187,7 +187,7 @@ impl Shared {
         Place::of(position, |group| self.number(group))
     }
 
-    /// Resolves the calls of earlier processes that have no outcome in the records.
+    /// Resolves the calls of earlier processes that have a ticket but no outcome in the records.
     fn settle(&self, before: &[PathBuf]) -> Result<(), Failure> {
         let mut open = BTreeMap::new();
         for path in before {
@@ -208,7 +208,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Asks for the outcome of a call until it is known.
+    /// Asks for the outcome of a call until it is known, at most [`ATTEMPTS`] times.
     fn resolve(&self, ticket: &Ticket) -> How {
         let mut last = "it was not asked".to_owned();
         for _ in 0..ATTEMPTS {

@@ -17,7 +17,8 @@
 //! | `who L` | the token that holds lease L, or 0 |
 //! | `sum` | the number of commands, and a hash of all their tokens in their order |
 //!
-//! Each command has a unique token, so `sum` distinguishes every order of commands from every other.
+//! Each command has a unique token, so `sum` distinguishes every order of commands from every other, except for hash
+//! collisions.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};

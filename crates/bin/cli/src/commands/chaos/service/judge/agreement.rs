@@ -33,7 +33,8 @@ pub(super) fn token(operation: &str) -> Option<u64> {
 /// Merges the inputs of the members of each group.
 ///
 /// # Errors
-/// Returns an error if two members differ, if one has skipped an input, or if places do not rise.
+/// Returns an error if two members differ, if one has skipped an input, if places do not rise, or if a replay of the
+/// inputs has other replies or notifications.
 pub(super) fn agreed(evidence: &Evidence) -> Result<Agreed, String> {
     let mut agreed = Agreed { groups: vec![GroupOrder::default(); usize::from(evidence.groups)] };
     let lives: Vec<_> = evidence.members.iter().map(|life| (life, runs(&life.records))).collect();

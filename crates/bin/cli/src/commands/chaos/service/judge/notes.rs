@@ -54,8 +54,8 @@ fn follow(
     closed: bool,
     counts: &mut ServiceCounts,
 ) -> Result<(), String> {
-    // Number of sent notifications that were received or missed; number of notifications missed since the last received
-    // one.
+    // Number of sent notifications up to the last received one; number of notifications that were reported as missed
+    // since then; and whether none was received yet.
     let (mut passed, mut missed, mut is_first) = (0, 0, true);
     for record in &life.records {
         match record {

@@ -47,7 +47,8 @@ pub(super) fn real(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCou
     Ok(())
 }
 
-/// Counts the timers and their delays. The allowed delay depends on the faults, so it is not judged.
+/// Counts the places at which timers fired, and finds the largest delay. The allowed delay depends on the faults, so it
+/// is not judged.
 fn timers(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) {
     for (group, order) in (0_u16..).zip(&agreed.groups) {
         for (index, (place, events)) in &order.places {
