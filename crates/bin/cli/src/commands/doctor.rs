@@ -23,7 +23,8 @@ struct FabricState {
     why: String,
 }
 
-/// Runs the command. The exit code is 1 only if `shm` does not work here, because no cluster needs any other fabric.
+/// Runs the command. The exit code is 1 if `shm` does not work here. The other fabrics may be missing, because a
+/// cluster on one host does not need them.
 pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
     let findings = machine::findings();
     let fabrics = fabrics(&findings);

@@ -13,7 +13,8 @@ pub(super) fn limits() -> Finding {
     with_memory(finding(Path::new("/sys/fs/cgroup"), &groups), Room::here().quota)
 }
 
-/// Adds the memory limit of control groups of version 1. They have a separate tree for memory, even beside version 2.
+/// Replaces a finding without a memory limit by the memory limit of control groups of version 1, if there is one. They
+/// have a separate tree for memory, even beside version 2.
 fn with_memory(found: Finding, quota: Option<Quota>) -> Finding {
     let told = found.detail.contains("memory ");
     match quota.filter(|_| !told) {

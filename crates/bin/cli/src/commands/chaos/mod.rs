@@ -13,7 +13,7 @@
 //! | restart | SIGTERM; a start 0 to 2 s after exit code 0 | the member is ready |
 //! | cut | for 0.2 to 3 s, packets from or to others are lost | the member is ready; `roce` |
 //! | loss | for 0.2 to 3 s, 0.5 to 5 % of its packets are lost | ready, without another loss; `roce` |
-//! | clock | for 2 to 6 s, its wall clock is set or changes its rate | ready; no clock of its group is wrong; libfaketime |
+//! | clock | for 2 to 6 s, its clock is set or changes its rate | ready; no wrong clock in the group; libfaketime |
 //! | client | SIGKILL of a client's process; a start after 0 to 2 s | `--service`; the client has its session |
 //! | move | the leader is asked to hand over, as by `leader move` | both members are sound |
 //!

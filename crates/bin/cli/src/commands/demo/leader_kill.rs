@@ -49,7 +49,7 @@ impl LeaderKill<'_> {
         self.nodes.restart(crash.process)
     }
 
-    /// Returns whether the killed process is back. Returns `true` if none was killed.
+    /// Returns `false` from the restart of the killed process until the process is back, and `true` otherwise.
     pub(super) fn is_back<F: FabricDiagnostics>(&mut self, client: &Client<F>) -> bool {
         match &mut self.crash {
             Some(crash) if crash.restarted > 0 && crash.back == 0 => {

@@ -12,11 +12,11 @@ use super::leader_kill::{Crash, LeaderKill};
 use super::text::destinations;
 use super::{Scene, TIMEOUT};
 
-/// Number of messages that are sent one at a time, to measure their latency.
+/// Maximum number of messages that are sent one at a time, to measure their latency.
 const ALONE: usize = 1000;
 /// Number of messages among those sent alone that are warm-up, if there are enough messages.
 const WARM_UP: usize = 100;
-/// Time between messages while the killed process is not back.
+/// Time between messages from the restart of the killed process until it is back.
 const PACE: Duration = Duration::from_millis(1);
 /// Number of rounds between two checks of the other processes.
 const ROUNDS_PER_LOOK: u32 = 256;
@@ -48,7 +48,7 @@ pub(super) struct Loader<'a, F: FabricDiagnostics> {
     own: RecordedClient<F>,
     rounds: u32,
     leader_kill: Option<LeaderKill<'a>>,
-    /// Time at which a message was last sent or delivered.
+    /// Time at which the number of delivered messages last rose.
     progress: Instant,
     delivered: u64,
 }
@@ -131,7 +131,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         Ok(())
     }
 
-    /// Returns whether the process that was killed and restarted is back.
+    /// Returns `false` from the restart of the killed process until the process is back, and `true` otherwise.
     fn is_back(&mut self) -> bool {
         self.leader_kill.as_mut().is_none_or(|leader_kill| leader_kill.is_back(&self.own.client))
     }

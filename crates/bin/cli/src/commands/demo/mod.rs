@@ -32,12 +32,13 @@ use stentor_support::live::{self, Captures, Interrupt, Joining, unstarted};
 use stentor_support::{Failure, Output, Verdict};
 use text::Text;
 
-/// Longest time for processes to find each other, and longest time without a delivery, if each process has a processor.
+/// Longest time without a delivery. If each process has a processor, also the longest time for processes to find each
+/// other.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest factor by which that time is longer on a host with fewer processors than processes.
+/// Largest factor by which processes may take longer to find each other on a host with fewer processors than processes.
 const MOST_CROWDED: u32 = 8;
 
-/// Returns the longest time for this number of processes on this host.
+/// Returns the longest time for this number of processes to find each other on this host.
 fn patience(processes: usize) -> Duration {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     TIMEOUT * (processes.div_ceil(processors) as u32).clamp(1, MOST_CROWDED)

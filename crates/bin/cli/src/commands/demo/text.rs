@@ -88,7 +88,8 @@ fn file(path: &Path, limit: usize, most: usize) -> Result<Vec<Vec<u8>>, Failure>
     Ok(lines)
 }
 
-/// Derives the destination groups of a line from its bytes. Half of all lines go to one group, the others to several.
+/// Derives the destination groups of a line from its bytes. If there are several groups, about half of all lines go to
+/// one group, and the others to several.
 pub(super) fn destinations(line: &[u8], groups: usize) -> Vec<GroupId> {
     let mut hash = xxh3_64(line);
     let mut draw = |bound: usize| {

@@ -22,7 +22,7 @@ pub(super) struct Member {
     pub(super) note: Option<String>,
     /// Number of messages that another member of its group has delivered and this one has not.
     pub(super) lag: Option<u64>,
-    /// The member's answer, if its process runs.
+    /// The member's answer, if it has answered.
     pub(super) standing: Option<Standing>,
 }
 

@@ -27,7 +27,8 @@ const LOOK: Duration = Duration::from_millis(2);
 const BRIEF: Duration = Duration::from_millis(400);
 /// Time for which `leader move` waits for answers. It is longer, because the command needs the answer of every member.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause before a second query, if all members answered at once but some group does not work.
+/// Pause before a second query. That query is made if all members answered within this time but some group does not
+/// work.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Time for which a request is repeated that is refused only for a moment.
 const SOON: Duration = Duration::from_secs(2);
@@ -177,8 +178,9 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
     output.conclude(&moved, Verdict::Good)
 }
 
-/// Asks the leader to hand over. Returns its id. A temporary refusal is retried for a moment: the leader of a group
-/// that has just begun is named soon, and a member that is joining is ready soon.
+/// Asks the leader to hand over, unless `to` leads already. Returns the leader and its state before that. A temporary
+/// refusal is retried for a moment: the leader of a group that has just begun is named soon, and a member that is
+/// joining is ready soon.
 fn nominate(
     cluster: &Cluster<'_>,
     group: GroupId,

@@ -155,7 +155,7 @@ fn candidate(
             joins.push((is_here, *process, standing));
         }
     }
-    // This command can ask only processes of this host to begin. They refuse if they know another incarnation than
+    // This command can ask only processes of this host to begin. A process refuses if it knows another incarnation than
     // `ends`.
     let chosen = joins.into_iter().max_by_key(|(is_here, _, standing)| (*is_here, standing.ends == ends));
     chosen.map(|(_, process, standing)| (process, standing.clone())).ok_or_else(|| {

@@ -10,7 +10,8 @@ use stentor_support::Failure;
 use stentor_support::live::{HistoryFile, unwritten};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Records the events of one process. If recording fails, the history ends there, and the process logs that.
+/// Records the events of one process. If recording fails, the history ends there, and `news` and `check` return the
+/// failure.
 pub(in crate::commands) struct NebHistory {
     path: PathBuf,
     /// The writer, or `None` after an error.

@@ -314,8 +314,9 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
     }
 
     /// Returns whether broadcasts may begin. At the start, this process waits until all processes are connected, so
-    /// that none misses a broadcast. In modes where some may have stopped for good, it waits only for the time of
-    /// `patience`. Once broadcasts have begun, it waits no more: flow control decides what may be sent.
+    /// that none misses a broadcast. In modes where some may have stopped for good, it waits only for as many as must
+    /// credit a message, and then for the time of `patience`. Once broadcasts have begun, it waits no more: flow
+    /// control decides what may be sent.
     fn has_begun(&mut self, now_ns: u64) -> bool {
         if self.begun || self.node.is_connected() {
             self.begun = true;
@@ -352,7 +353,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         Ok(true)
     }
 
-    /// Returns the next line that can be broadcast. Skips at most 63 other lines in one round.
+    /// Returns the next line that can be broadcast, if it is among the next 64 lines.
     fn next_line(&mut self, lines: &Lines, say: &impl Fn(&str)) -> Option<Vec<u8>> {
         for _ in 0..64 {
             match lines.next() {

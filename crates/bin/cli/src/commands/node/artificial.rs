@@ -9,8 +9,8 @@ const PART: usize = 64 << 10;
 /// First byte of a state.
 const BEGUN: u8 = 1;
 
-/// A state of one byte and then `bytes` bytes. It is empty before the first command, so that the state with which a
-/// group begins takes no memory.
+/// A state of one byte and then `bytes` bytes. It is empty if `bytes` is 0. It is also empty before the first command,
+/// so that the state with which a group begins takes no memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Artificial {
     bytes: u64,

@@ -25,7 +25,7 @@ impl<'a> Loss<'a> {
     }
 
     /// Returns the members that have the group's state or may have it in a moment, including silent ones. All other
-    /// members have lost the state.
+    /// members are without the state or are not seen.
     fn with_memory(&self) -> Vec<&'a str> {
         let may = |shape| matches!(shape, Shape::Works | Shape::Starting | Shape::Silent { remembers: true });
         let others = self.those(may);

@@ -1,8 +1,9 @@
 //! Judges whether a majority of a member's group works, as far as the member can see.
 //!
 //! It is not enough that the other members' processes exist. A stopped process keeps its sockets, and a restarted
-//! process has no memory of its group until it has joined. Another member therefore counts while its heartbeat
-//! advances and it stands for election.
+//! process has no memory of its group until it has joined. Another member therefore counts while its heartbeat advances
+//! and it stands for election. A member of which nothing else is known also counts for a while after it appears, before
+//! it has stood.
 
 use std::time::Duration;
 
@@ -35,9 +36,9 @@ pub(super) struct Seen {
 pub(super) enum Shape {
     /// The member works.
     Works,
-    /// The member's process exists, but its heartbeat has stopped.
+    /// The member's process exists, but its heartbeat has stopped or none has come yet.
     Silent {
-        /// `true` if the member had its group's state before.
+        /// `true` if the member is known or assumed to have its group's state.
         remembers: bool,
     },
     /// The member has just returned, and may be joining.
@@ -69,7 +70,7 @@ struct Other {
     /// `true` if an earlier process of this member existed. The member then counts as one without memory until it
     /// proves that it has its group's state.
     returned: bool,
-    /// Time at which the member was last known to work.
+    /// Time at which the member was last known or assumed to work.
     worked: Option<Duration>,
     /// `true` if the member has proved that it works. Otherwise this is only assumed.
     proved: bool,

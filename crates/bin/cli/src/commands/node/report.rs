@@ -14,7 +14,8 @@ use super::sink::Deliveries;
 pub(in crate::commands) struct Served {
     pub(in crate::commands) id: String,
     pub(in crate::commands) deliveries: u64,
-    /// Number of deliveries that are not printed: messages of clients' sessions, and copies of commands.
+    /// Number of deliveries that are not printed because they are not commands: messages of clients' sessions, copies
+    /// of commands, and others.
     #[serde(default)]
     pub(in crate::commands) of_sessions: u64,
     /// Number of deliveries that this process has not made, because it restored another member's state instead.

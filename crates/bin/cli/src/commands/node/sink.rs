@@ -17,8 +17,8 @@ const BATCH_BYTES: usize = 64 << 10;
 /// Number of idle rounds after which lines are printed. In every wait mode, a node has more idle rounds before it
 /// sleeps.
 const PRINT_AFTER: u32 = 16;
-/// Longest time for which lines for standard output stay in memory. Lines of a history are written only when the node
-/// is idle.
+/// Time after which lines for standard output are written at the end of a round. Lines of a history are written at the
+/// end of an idle round, and with events that must not be lost.
 const WRITE_AFTER: Duration = Duration::from_millis(50);
 
 /// One line on standard output.
@@ -63,7 +63,7 @@ pub(super) struct Sink {
     /// Time at which deliveries were last printed.
     printed: Instant,
     deliveries: u64,
-    /// Number of deliveries that are commands, which are printed.
+    /// Number of deliveries that are commands. Only these can be printed.
     commands: u64,
     /// Number of deliveries that a restored state contains.
     skipped: u64,
@@ -71,9 +71,9 @@ pub(super) struct Sink {
     begun: bool,
     idle: u32,
     failed: Option<Failure>,
-    /// `true` if the reader of standard output has closed it or has stalled while the node stops.
+    /// `true` if the reader of standard output has closed it.
     abandoned: bool,
-    /// Returns whether this process should stop.
+    /// Returns whether this process no longer waits for the reader of standard output.
     stopping: Box<dyn Fn() -> bool + Send>,
 }
 
@@ -279,7 +279,7 @@ impl Sink {
 #[derive(Clone, Copy)]
 pub(super) struct Deliveries {
     pub(super) commands: u64,
-    /// Messages of clients' sessions, and copies of commands.
+    /// Messages of clients' sessions, copies of commands, and others that are not commands.
     pub(super) of_sessions: u64,
     /// Deliveries that a restored state contains.
     pub(super) skipped: u64,

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const CONNECTING: Duration = Duration::from_secs(3);
 /// Shortest pause of this process that is reported.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Number of missing members for which the reason is looked up.
+/// Maximum number of missing members for which the reason is looked up.
 const EXPLAINED: usize = 8;
 
 /// Another member.
@@ -69,7 +69,7 @@ struct Waits {
     hindrance: Option<Hindrance>,
 }
 
-/// Reports changes of the group, and remembers what was reported so that nothing is repeated in a row.
+/// Reports changes of the group, and remembers what was reported so that nothing is repeated at every look.
 pub(super) struct Talk {
     plan: Arc<ClusterRuntime>,
     output: Output,
@@ -78,7 +78,7 @@ pub(super) struct Talk {
     /// The group of this process.
     group: Option<GroupId>,
     majority: Majority,
-    /// Silent members that were reported, and the time of their silence at the last look.
+    /// Members that were silent at the last look, and how long each had been silent.
     silent: BTreeMap<ProcessId, Duration>,
     silences: Repeats<ProcessId>,
     /// Time at which the majority was lost, or `None` while there is one.
@@ -235,9 +235,9 @@ impl Talk {
         }
     }
 
-    /// Reports that a majority of the group has no memory of the group. Then no member can join, and the group begins
-    /// only when no member has memory. `late` is `true` if this process did not run for a while, and may have missed
-    /// what others published meanwhile. `is_known` returns whether the host name of a process can be resolved.
+    /// Reports what the group waits for if so many members have no memory of it that no member can join. The group then
+    /// begins only when no member has memory. `late` is `true` if this process did not run for a while, and may have
+    /// missed what others published meanwhile. `is_known` returns whether the host name of a process can be resolved.
     fn tell_what_the_group_waits_for(&mut self, replica: &Replica, late: bool, is_known: impl Fn(ProcessId) -> bool) {
         let waits = self.group_waits(replica, is_known);
         if late || waits != self.waits.0 {
@@ -365,7 +365,7 @@ impl Talk {
         self.output.log(Level::Warn, &self.name, text);
     }
 
-    /// Reports that a signal has asked this process to end.
+    /// Reports that a signal or `stentor stop` has asked this process to end.
     pub(super) fn stopping(&mut self, signal: &str) {
         if !std::mem::replace(&mut self.stopping, true) {
             self.say(&format!("told to stop by {signal}"));

@@ -68,7 +68,8 @@ impl Planted {
     }
 }
 
-/// Defines a protocol's mutants for the command line. `$hunted` returns whether simulations find a mutant.
+/// Defines a protocol's mutants for the command line. `$hunted` is the method that returns whether simulations find a
+/// mutant.
 macro_rules! planted {
     ($plant:ty, $protocol:literal, $hunted:ident) => {
         #[cfg(feature = "plants")]

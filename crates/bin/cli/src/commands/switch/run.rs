@@ -21,7 +21,7 @@ use crate::args::SwitchRun;
 
 /// Longest sleep of an idle switch.
 const LONGEST: Duration = Duration::from_millis(20);
-/// Interval at which questions and signals are checked.
+/// Shortest interval at which questions and signals are checked.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Name of the switch in its log.

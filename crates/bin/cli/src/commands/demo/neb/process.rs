@@ -26,7 +26,8 @@ use crate::commands::neb::NebHistory;
 
 /// Name of a demonstration's cluster.
 pub(crate) const CLUSTER: &str = "demo-neb";
-/// Port on which the processes on RoCEv2 listen for each other.
+/// Port on which the processes listen for each other, on fabrics other than shared memory. On an RDMA device, the
+/// process id is added.
 const PORT: u16 = 7101;
 
 /// Salt from which keys and addresses of the demonstration are derived.
