@@ -1,4 +1,5 @@
-//! The commands. Each has a module, which is a file or a folder.
+//! The commands. Each has a module, which is a file or a folder, except that `group` is in `leader` and `bench` has its
+//! own crate.
 
 mod cast;
 mod channel;

@@ -103,9 +103,9 @@ impl Member {
     }
 }
 
-/// Ends a member whose socket is not at the place that the configuration names, because the file was edited after the
-/// start of the member, or because the member was started with another directory. A process of another cluster with the
-/// same name is reported and not touched.
+/// Ends a member that does not listen at the place that the configuration names, for example because the file was
+/// edited after the start of the member, or because the member was started with another directory. A process of another
+/// cluster with the same name is reported and not touched.
 fn end_elsewhere(
     plan: &ClusterRuntime,
     process: ProcessId,

@@ -24,7 +24,7 @@ pub(crate) enum State {
     Info,
     /// The subject works, but not optimally.
     Limited,
-    /// A fabric does not work without the subject.
+    /// No cluster on shared memory works without the subject.
     Missing,
 }
 

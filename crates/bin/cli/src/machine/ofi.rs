@@ -31,7 +31,7 @@ pub(super) fn findings() -> Vec<Finding> {
     std::iter::once(Finding::ok(what, detail)).chain(providers(library).iter().map(of)).collect()
 }
 
-/// Upper bound of the number of connections of a demonstration.
+/// Upper bound of the number of connections of a demonstration of the default size.
 const MANY: u64 = 64;
 
 /// Returns the space for files of providers on shared memory, if there is such a provider and a limit.

@@ -44,7 +44,7 @@ impl Shown {
         self.members.iter().any(|member| ["silent", "unknown"].contains(&member.state))
     }
 
-    /// Returns the number of undelivered messages of each client, at the member that has most of them.
+    /// Returns for each client the largest number of its undelivered messages at a member, and that member.
     fn clients(&self) -> BTreeMap<&str, (u64, &str)> {
         let mut most: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
         for member in &self.members {
@@ -57,7 +57,8 @@ impl Shown {
     }
 
     /// Describes what a group still has to settle because other groups were reset. There is one line for each of those
-    /// groups, from the member of this group that waits for the most messages.
+    /// groups. It comes from a member of this group that knows a disagreement or, if none does, from the member that
+    /// waits for the most messages.
     fn unsettled(&self, group: &str) -> String {
         let members = self.members.iter().filter(|member| member.group == group);
         let told = members.flat_map(|member| member.standing.iter().flat_map(|standing| &standing.unsettled));

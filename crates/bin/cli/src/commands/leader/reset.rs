@@ -91,7 +91,7 @@ fn standings(cluster: &Cluster<'_>, group: GroupId) -> Result<Vec<(ProcessId, Op
     Ok(members.into_iter().zip(heard.into_iter().map(Heard::answer)).collect())
 }
 
-/// Returns a failure that explains what a reset would lose, and which options to use for one.
+/// Returns a failure that explains what a reset would lose, and which options a reset needs.
 fn explain(group: &str, standings: &[(ProcessId, Option<Standing>)]) -> Failure {
     let there: Vec<_> = standings.iter().filter_map(|(_, standing)| standing.as_ref()).collect();
     let how = |standing: &&Standing| match (standing.joining, &standing.hindrance) {

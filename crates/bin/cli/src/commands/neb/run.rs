@@ -103,8 +103,8 @@ impl Run<'_> {
         self.serve(fabric, authority, operator)
     }
 
-    /// Creates the directory in which the process listens for operators, unless its fabric has one. If that fails, the
-    /// process runs without it. Returns an error if another process of this name runs.
+    /// Creates the directory in which the process listens for operators. If that fails, the process runs without it.
+    /// Returns an error if another process of this name runs.
     fn beside(&self, me: ProcessId) -> Result<Option<StandingSeat>, Failure> {
         let Run { args, plan, neb, output, .. } = *self;
         let (meeting, source) = (live::neb_meeting_name(plan), plan.neb_source(neb.group()));
@@ -224,7 +224,7 @@ struct Serving<'a, F: FabricDiagnostics> {
     begun: bool,
     /// The configuration file, for errors.
     config: &'a Path,
-    /// Time since which enough processes are connected.
+    /// Time since which as many other processes are connected as must credit a message.
     enough_since: Option<u64>,
 }
 
@@ -275,8 +275,9 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         print(&mut out, interrupt)
     }
 
-    /// Reports refused connections, such as those of a process of another cluster or with another configuration.
-    /// Returns an error if no other process has ever accepted this one, and most other processes will never accept it.
+    /// Reports refused connections, such as those of a process of another cluster or with another configuration,
+    /// troubles of the fabric, and processes that are missing before the first broadcast. Returns an error if no other
+    /// process has ever accepted this one, and most other processes will never accept it.
     fn refusals(&mut self, names: &[&str], say: impl Fn(&str)) -> Result<(), Failure> {
         let named = |process: ProcessId| names[process.index()].to_owned();
         self.refusals.take(self.node.fabric_mut(), named, &say);

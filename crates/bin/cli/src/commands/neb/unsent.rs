@@ -4,7 +4,7 @@
 const PAUSE_NS: u64 = 1_000_000_000;
 
 /// Counts the lines that were not broadcast. An input may have millions of them, so they are reported at most once per
-/// second.
+/// second, and once more at the end.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
     /// The number of the first line that was not reported yet, and the count of such lines.

@@ -1,4 +1,4 @@
-//! Finds members that run on this host although other members cannot reach them.
+//! Finds members that run on this host although this process is not connected to them.
 
 use std::path::Path;
 
@@ -16,7 +16,8 @@ pub(super) struct RunsHere {
     pub(super) why: String,
 }
 
-/// Returns a member that is not connected, if it runs on this host. `directory` is where this process has its sockets.
+/// Returns where member `process`, which is not connected, runs on this host, or `None` if it does not. `directory` is
+/// where this process has its sockets.
 pub(super) fn runs_here(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> Option<RunsHere> {
     let found = find(plan, process).into_iter().find(|found| found.is_same)?;
     // Only on shared memory must processes meet in a directory.

@@ -20,8 +20,8 @@ pub(super) struct Ensemble {
 }
 
 impl Ensemble {
-    /// Starts the election. A cluster's znodes are below `/stentor/CLUSTER`. Sessions last as long as the longest
-    /// election timeout.
+    /// Starts the election. A cluster's znodes are below `/stentor/CLUSTER`. The requested session timeout is the
+    /// longest election timeout.
     pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, servers: &[String]) -> Result<Self, StartError> {
         let Some(ProcessRole::Member { group, .. }) = plan.topology().role(me) else {
             return Err(StartError::Role(plan.name(me).to_owned(), "member of a group"));

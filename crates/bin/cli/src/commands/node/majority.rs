@@ -54,7 +54,7 @@ pub(super) enum Shape {
 pub(super) enum Own {
     /// This process waits for the group's state.
     Nothing,
-    /// This process has the state, but a majority may not have it yet, because the group has just begun.
+    /// This process has the state, but no current ballot: the group has just begun, or a ballot is being changed.
     State,
     /// This process has the state of a ballot that a majority has promised, so a majority has existed.
     Ballot,

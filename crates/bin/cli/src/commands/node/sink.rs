@@ -49,8 +49,9 @@ struct After {
     skipped: u64,
 }
 
-/// Handles deliveries. If standard output cannot be written, the error is kept and ends the node. If the history cannot
-/// be written, the history ends there and the node continues, because no delivery depends on a record.
+/// Handles deliveries. If standard output cannot be written, the node ends. The error is kept, unless the reader has
+/// closed the output. If the history cannot be written, the history ends there and the node continues, because no
+/// delivery depends on a record.
 pub(super) struct Sink {
     clients: Vec<String>,
     groups: Vec<String>,

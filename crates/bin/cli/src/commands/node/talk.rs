@@ -152,7 +152,7 @@ impl Talk {
 
     /// Observes the group while a member has nothing to do.
     pub(super) fn idle<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, keeper: &Keeping) {
-        // A connected member is not ready while it has no state of its group, which it may still be receiving.
+        // A connected member is not ready while it has no current ballot. It may still be receiving its group's state.
         let connects = !self.ready && member.is_connected() && member.replica().counts_in().is_some();
         if connects {
             self.ready = true;

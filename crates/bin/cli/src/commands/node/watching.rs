@@ -54,8 +54,8 @@ struct Begun {
     /// earlier signal ends the process at once.
     interrupt: Interrupt,
     talk: Talk,
-    /// Sink of the history. It is created only when the member starts, because until then another process with this id
-    /// may be writing that history.
+    /// Sink of the deliveries. It is created only when the member has started, because until then another process with
+    /// this id may be writing the history.
     sink: Sink,
 }
 
@@ -80,7 +80,7 @@ impl Watching {
         }
     }
 
-    /// Begins the history and the output.
+    /// Catches signals, and begins the history, the log and the output.
     fn begin(&self, me: ProcessId) -> Result<Begun, Failure> {
         let interrupt = Interrupt::catch()?;
         let stopping = {

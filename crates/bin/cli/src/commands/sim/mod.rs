@@ -92,7 +92,7 @@ macro_rules! planted {
             Ok((<$plant>::None, super::Planted::none($protocol)))
         }
 
-        /// Returns the names of the mutants.
+        /// Returns the names of the mutants that simulations find.
         #[cfg(feature = "plants")]
         pub(super) fn names() -> Vec<&'static str> {
             <$plant>::ALL.iter().filter(|plant| plant.$hunted()).map(|plant| plant.name()).collect()
@@ -112,7 +112,8 @@ fn simulate(
     output.conclude(&simulated, Verdict::of(simulated.ok))
 }
 
-/// Runs all seeds that the arguments name, with a progress bar, and writes their hashes.
+/// Runs all seeds that the arguments name, with a progress bar, and writes their hashes if these were requested. A run
+/// with a mutant ends early, at the first violation of the property that the mutant breaks.
 fn run_seeds<E: Display>(
     args: &SimSeeds,
     planted: Planted,
@@ -129,7 +130,7 @@ fn run_seeds<E: Display>(
     Ok(report)
 }
 
-/// Runs one seed, and writes its recordings. Returns its report and the duration in seconds.
+/// Runs one seed, and writes the requested recordings. Returns its report and the duration in seconds.
 fn run_seed<R, E: Display>(
     args: &SimSeeds,
     run: impl FnOnce(Record) -> Result<(R, Recorded), E>,

@@ -261,8 +261,8 @@ pub(super) struct Cluster {
 }
 
 impl First {
-    /// Describes the first violation. `property` is the first of the violated ones, or the one that the mutant is known
-    /// to break.
+    /// Describes the first violation. Its `property` is the one that the mutant is known to break or, if that was not
+    /// violated, the first of `properties`.
     fn new(seed: u64, properties: Vec<&'static str>, counter_example: String, planted: Planted) -> Self {
         let known = planted.breaks.filter(|property| properties.contains(property));
         let property = known.or_else(|| properties.first().copied()).unwrap_or("nothing");

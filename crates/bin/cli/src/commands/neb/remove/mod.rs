@@ -138,7 +138,8 @@ impl Cluster<'_> {
         })
     }
 
-    /// Sends a process its next question, if there is one. Returns whether it must be asked again.
+    /// Sends a process its next question, if there is one. Returns `true` if the process still sets up its fence, so
+    /// that the question must be sent again.
     fn ask(
         &self,
         removal: &mut Removal,
