@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Fabric, WaitError};
 
-/// Limits of spinning and yielding before a polling loop sleeps.
+/// The idle strategy of a polling loop: the number of idle rounds that spin, the number that yield, and whether the
+/// loop then sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitMode {
     /// Number of idle rounds that only spin.
@@ -16,16 +17,16 @@ pub struct WaitMode {
 }
 
 impl WaitMode {
-    /// Mode for one process per core. The loop spins for ever and never yields the processor.
+    /// Mode for one process per core. The loop spins for 2^32 − 1 idle rounds in a row before it yields the processor.
     pub const POLL: WaitMode = WaitMode { spins: u32::MAX, yields: 0, sleep: false };
     /// Mode for more processes than cores, if latency matters most. The loop yields the time slice in each idle round
     /// and never sleeps.
     pub const YIELD: WaitMode = WaitMode { spins: 0, yields: 1, sleep: false };
-    /// Mode for more processes than cores, or for processes that are mostly idle. The loop sleeps after 16 idle rounds.
+    /// Mode for more processes than cores, or for processes that are mostly idle. The loop spins for 16 idle rounds,
+    /// polls once more, then sleeps.
     pub const BLOCK: WaitMode = WaitMode { spins: 16, yields: 0, sleep: true };
-    /// The default mode. The loop spins twice, yields for some hundred microseconds, then sleeps. It hardly spins
-    /// because, with more processes than cores, every spinning round takes processor time from the peer that this
-    /// process waits for.
+    /// The default mode. The loop spins in 2 idle rounds, yields in 200, then sleeps. It hardly spins because, with
+    /// more processes than cores, every spinning round takes processor time from the peer that this process waits for.
     pub const ADAPTIVE: WaitMode = WaitMode { spins: 2, yields: 200, sleep: true };
 
     /// Returns the mode of a loop that has had nothing but routine work (heartbeats, timers) for the time `quiet`. A
@@ -72,7 +73,7 @@ pub enum Idle {
 pub struct Backoff {
     /// The current mode.
     mode: WaitMode,
-    /// The mode that was passed to `new`. It applies while the loop has work.
+    /// The mode that was passed to `new`. [`quiet_for`](Backoff::quiet_for) derives the current mode from it.
     awake: WaitMode,
     idle: u32,
     armed: bool,
@@ -95,8 +96,8 @@ impl Backoff {
     }
 
     /// Pauses after one round of the loop and returns whether it slept. Call this after every round; `worked` is `true`
-    /// if the round did any work. After work it returns at once. After an idle round it spins, yields, or arms the
-    /// fabric so that the next round polls once more before it sleeps for at most `longest`.
+    /// if the round did any work. After work it returns at once. After an idle round it spins, yields, arms the fabric,
+    /// or sleeps for at most `longest`. It sleeps only if the round since the arming was idle, too.
     ///
     /// # Errors
     /// Returns the error of [`Fabric::wait`].

@@ -30,7 +30,7 @@ impl ByteOrder for LittleEndian {
     const IS_BIG: bool = false;
 }
 
-/// A part of a message that has an encoding.
+/// A value with an encoding: a field of a message, or a whole message.
 pub trait Field: Sized {
     /// Appends the encoding of this field to `to`.
     fn put<O: ByteOrder>(&self, to: &mut Vec<u8>);

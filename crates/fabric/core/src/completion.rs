@@ -13,17 +13,18 @@ pub enum Opcode {
     Send,
     /// A compare-and-swap or fetch-and-add of this process. The old value is in the local span.
     Atomic,
-    /// A posted receive that a peer's SEND consumed.
+    /// A posted receive that a peer's SEND consumed, or that was flushed.
     Recv,
     /// A posted receive that a peer's WRITE_WITH_IMM consumed. The data is in the written span, not in the receive's.
     RecvWriteImm,
     /// A tagged send of this process.
     TaggedSend,
-    /// A posted tagged receive that a message matched.
+    /// A posted tagged receive that a message matched, or that was cancelled or flushed.
     TaggedRecv,
 }
 
-/// The outcome of an operation. The numbers are those of `ibv_wc_status`.
+/// The outcome of an operation. The numbers are those of `ibv_wc_status`, except those of
+/// [`Cancelled`](Status::Cancelled) and [`QueueOverrun`](Status::QueueOverrun).
 ///
 /// An error is a suspicion, never proof of a crash (rule 7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,7 +36,8 @@ pub enum Status {
     LocalLength = 1,
     /// The local memory of the operation is no longer registered (`IBV_WC_LOC_PROT_ERR`).
     LocalProtection = 4,
-    /// The queue pair entered the error state before the operation started (`IBV_WC_WR_FLUSH_ERR`).
+    /// The queue pair entered the error state before the operation completed (`IBV_WC_WR_FLUSH_ERR`). The operation may
+    /// have taken effect (rule 9).
     Flushed = 5,
     /// The responder refused the request as invalid, for example a SEND longer than the receive
     /// (`IBV_WC_REM_INV_REQ_ERR`).
@@ -72,7 +74,7 @@ pub struct Completion {
     pub status: Status,
     /// Number of bytes received; 0 for other operations.
     pub bytes: u32,
-    /// The immediate, for receives that carry one.
+    /// The immediate, for receives of a message that carries one.
     pub imm: Option<u32>,
     /// The tag, for tagged receives.
     pub tag: u64,
@@ -103,11 +105,12 @@ pub enum Event {
         /// The process at the other end.
         peer: ProcessId,
     },
-    /// A queue pair entered the error state because a request of this end failed, the peer's end broke, or the peer
-    /// ended. The completions of all outstanding requests can be polled now, and none is added later.
-    /// [`Fabric::reset`](crate::Fabric::reset) starts a new connection. The event is reported once per break. Two
-    /// breaks may follow each other without a [`Connected`](Event::Connected) in between. Writes of the peer may still
-    /// land until the next [`Connected`](Event::Connected).
+    /// A queue pair entered the error state, for example because a request of this end failed, one of the ends called
+    /// [`Fabric::disconnect`](crate::Fabric::disconnect), or the peer ended. The completions of all outstanding
+    /// requests can be polled now, and none is added later. [`Fabric::reset`](crate::Fabric::reset) starts a new
+    /// connection. The event is reported once per break. Two breaks may follow each other without a
+    /// [`Connected`](Event::Connected) in between. Writes of the peer may still land until the next
+    /// [`Connected`](Event::Connected).
     Disconnected {
         /// The queue pair.
         qp: QpId,

@@ -12,7 +12,8 @@ use crate::{
 /// The reason why [`Fabric::wait`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wake {
-    /// A write may have landed, or a request may have completed. The caller must poll.
+    /// A write may have landed, a request may have completed, an event may have occurred, or a waker may have been
+    /// used. The caller must poll.
     Notified,
     /// The timeout expired.
     TimedOut,
@@ -22,7 +23,8 @@ pub enum Wake {
 ///
 /// Only [`wait`](Fabric::wait) blocks. Control-plane calls (`register` … `reset`) may make system calls.
 /// [`post`](Fabric::post), [`flush`](Fabric::flush), [`poll`](Fabric::poll) and [`memory`](Fabric::memory) are the hot
-/// path: they allocate nothing and make no system call, except to wake a sleeping peer.
+/// path: they allocate nothing and, except to wake a sleeping peer, make no system call on fabrics that need none to
+/// send and receive.
 pub trait Fabric {
     /// Returns the id of this process.
     fn me(&self) -> ProcessId;
@@ -44,8 +46,7 @@ pub trait Fabric {
     /// Panics if the region was never registered here.
     fn memory(&self, region: RegionId) -> &[Word];
 
-    /// Grants `peer` access to a region. The grant takes effect at once for a connected peer, otherwise when the peer
-    /// connects.
+    /// Grants `peer` access to a region. A connected peer is notified at once, another peer when it connects.
     ///
     /// After [`Event::Revoked`] a new grant creates a fresh key to the same memory with its present contents. An owner
     /// that needs empty memory clears it between the event and the grant, while nothing of the peer can land. The peer
@@ -109,9 +110,9 @@ pub trait Fabric {
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError>;
 
     /// Returns the region of `peer` that this process was granted under `purpose`, once the grant has arrived. After
-    /// [`Event::Connected`] the result is never a region of the peer's last life, and it includes everything that the
-    /// peer had granted before it created its end. Until a revocation has arrived at this process, the result may be
-    /// the revoked region. The call is cheap enough to make before each batch.
+    /// [`Event::Connected`] the call finds every region that the peer had granted before it created its end, and never
+    /// a region of an earlier life of the peer. Until a revocation has arrived at this process, the result may be the
+    /// revoked region. The call is cheap enough to make before each batch.
     fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
 
     /// Posts a request to a send queue. The fabric may hold requests back until [`flush`](Fabric::flush), `poll` or

@@ -68,7 +68,7 @@ pub enum AccessError {
     },
 }
 
-/// The reason why the creation or the reset of a queue pair failed.
+/// The reason why a queue pair could not be created, reset or disconnected.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ConnectError {
     /// The cluster has no such process.
@@ -84,7 +84,7 @@ pub enum ConnectError {
         /// Maximum depth, in work requests; see [`Capabilities`](crate::Capabilities).
         limit: u32,
     },
-    /// The operating system, or a limit of this process, prevents it.
+    /// The operating system, or a limit of this process, prevents the queue pair.
     #[error("cannot make a queue pair to {peer}: {reason}")]
     System {
         /// The peer.
@@ -120,7 +120,8 @@ pub enum ConnectError {
         /// State of the queue pair.
         state: QpState,
     },
-    /// The peer refused: it runs another version, belongs to another cluster, or another process has the same id.
+    /// The fabric refused, for example because another process on this host has the same id, or this process has
+    /// crashed (`sim`).
     #[error("{peer} refused the connection: {reason}")]
     Refused {
         /// The peer.
@@ -205,7 +206,8 @@ pub enum PostError {
         /// Maximum length, in bytes.
         limit: u64,
     },
-    /// Offset or length of a one-sided operation is not a multiple of 8.
+    /// The offset of a local span, or the offset or length of a one-sided operation, is not a multiple of 8, or the
+    /// local span of an atomic operation is not 8 bytes long.
     #[error("offset {offset}, length {bytes}: one-sided operations take multiples of 8")]
     Misaligned {
         /// Offset, in bytes.

@@ -11,7 +11,8 @@ pub struct ProcessId(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RegionId(pub u32);
 
-/// A local queue pair, as returned by [`Fabric::connect`](crate::Fabric::connect).
+/// A local queue pair, as returned by [`Fabric::connect`](crate::Fabric::connect) or
+/// [`Fabric::join_set`](crate::Fabric::join_set).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QpId(pub u32);
 

@@ -88,7 +88,8 @@ mutants! {
     Unvalidated;
     /// The lap is neither compared nor part of the checksum: the last lap's record validates again.
     SealWithoutLap;
-    /// Credits are deltas that the writer of the ring reads and then zeroes.
+    /// A credit is the number of cells freed since the last one, and the writer of the ring adds the credits up: a lost
+    /// or repeated credit makes the sum wrong.
     DeltaCredits;
 }
 

@@ -19,8 +19,8 @@ const EROFS: i32 = 30;
 const EDQUOT: i32 = 122;
 
 impl OsError {
-    /// Returns the limit to raise, or the place to make room, if a limit or a device was exhausted. `EAGAIN` counts as
-    /// the limit of processes and threads: callers that wait for a socket do not ask for a remedy.
+    /// Returns the remedy if a limit or a device was exhausted, or a file system is read-only. `EAGAIN` counts as the
+    /// limit of processes and threads: callers that wait for a socket do not ask for a remedy.
     #[must_use]
     pub fn remedy(self) -> Option<&'static str> {
         Some(match self.0 {
@@ -60,7 +60,7 @@ impl OsError {
         Self::of(error).and_then(Self::remedy)
     }
 
-    /// Returns the [`remedy`](Self::remedy) for the first operating-system error among an error and its causes.
+    /// Returns the first [`remedy`](Self::remedy) for an operating-system error among an error and its causes.
     #[must_use]
     pub fn remedy_in(error: &(dyn Error + 'static)) -> Option<&'static str> {
         let causes = std::iter::successors(Some(error), |error| (*error).source());

@@ -3,7 +3,8 @@
 use crate::ProcessId;
 
 /// The result of [`Fabric::poll_hint`](crate::Fabric::poll_hint). A hint may name processes from which nothing has
-/// landed. It never omits one from which data has landed, unless a peer breaks the rules.
+/// landed. It omits no process from which data has landed, except data of
+/// [`write_quietly`](crate::Fabric::write_quietly) and of peers that break the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PollHint {
     /// One bit for every process, by its number modulo 64.
@@ -20,7 +21,7 @@ impl PollHint {
     /// Only completions may wait to be polled.
     pub const COMPLETIONS: PollHint = PollHint { from: 0, completed: true };
 
-    /// Returns the hint that data of this process may have landed.
+    /// Returns the hint that data from `process` may have landed.
     #[inline]
     #[must_use]
     pub fn from(process: ProcessId) -> PollHint {
@@ -34,7 +35,7 @@ impl PollHint {
         self == PollHint::NOTHING
     }
 
-    /// Returns whether data of this process may have landed.
+    /// Returns whether data from `process` may have landed.
     #[inline]
     #[must_use]
     pub fn is_from(self, process: ProcessId) -> bool {

@@ -16,7 +16,7 @@ pub struct Span {
 
 impl Span {
     /// Checks that a span is no longer than `max_message_bytes` and lies inside its region. `is_inside` returns whether
-    /// a span of whole words lies inside. An empty span is always valid.
+    /// a non-empty span whose offset is a multiple of 8 lies inside its region. An empty span is always valid.
     ///
     /// # Errors
     /// [`PostError::TooLong`], [`PostError::Misaligned`], [`PostError::OutOfLocalRegion`].
@@ -48,8 +48,8 @@ pub enum Source<'a> {
     /// Data that is copied while posting; the buffer is free for reuse at once. At most
     /// [`Capabilities::inline_bytes`](crate::Capabilities) bytes.
     Inline(&'a [u8]),
-    /// Data that the NIC reads at some time before the completion. The span must not change until this request, or a
-    /// later one on the same queue pair, has completed.
+    /// Data that the NIC reads at some time before the completion. The span must not change until this request has
+    /// completed or, if it is unsignalled, the next signalled one on the same queue pair.
     Region(Span),
 }
 
@@ -141,8 +141,8 @@ impl Verb<'_> {
             Verb::TaggedSend { .. } => Opcode::TaggedSend,
         }
     }
-    /// Checks everything that the caller can verify locally: that the fabric has the operation, the lengths, and the
-    /// local spans.
+    /// Checks that the fabric and the kind of connection have the operation, and checks lengths, alignment and local
+    /// spans. The owner of the remote memory checks the bounds of remote spans.
     ///
     /// # Errors
     /// Returns a [`PostError`].

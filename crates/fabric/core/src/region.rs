@@ -39,7 +39,7 @@ pub struct RemoteRegion {
     pub bytes: u64,
 }
 
-/// A location in a peer's region. The length is that of the source.
+/// A location in a peer's region. The length is that of the operation's local data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteSpan {
     /// The region.

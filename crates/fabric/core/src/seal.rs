@@ -1,6 +1,7 @@
 //! Self-validating records.
 //!
-//! Every write of one process into another's memory is a sealed record, aligned to 64 bytes (little endian):
+//! A sealed record, which one process writes into another's memory, is aligned to 64 bytes and has this layout (little
+//! endian):
 //!
 //! | word | content |
 //! |---|---|
@@ -9,7 +10,7 @@
 //! | 2 | writer (low 32 bits), payload length in bytes (high 32 bits) |
 //! | 3… | payload, padded with zeros to a word |
 //!
-//! A reader copies the record to private memory, checks the length against its bounds and validates the copy. A
+//! A reader checks the length against its bounds, copies the record to private memory and validates the copy. A
 //! mismatch means "not yet", never an error, because a write may have landed partially (rule 2). The checksum covers
 //! the lap, so the previous lap's record at the same location never validates. No value of the checksum is a sentinel.
 
@@ -71,7 +72,7 @@ impl Seal {
     /// Fills in the header of a record whose payload of `bytes` is already in `record[3..]`.
     ///
     /// # Panics
-    /// Panics if the record is shorter than its payload, or `lap` is 0.
+    /// Panics if `record` is shorter than the header and the payload, or `lap` is 0.
     #[inline]
     pub fn close(&self, lap: u64, bytes: usize, record: &mut [u64]) {
         assert!(lap > 0, "laps count from 1");

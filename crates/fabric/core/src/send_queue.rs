@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 /// Decides which work requests of one queue pair are signalled, so that the send queue is never overrun, and reports
 /// when the source of an unsignalled request may be reused.
 ///
-/// A send queue of depth `d` gets a signalled request every `d / 2` posts. The completion of a signalled request proves
-/// that this request and the unsignalled ones directly before it are done. It proves nothing about earlier signalled
-/// requests, whose completions may come later on fabrics that complete out of order.
+/// A send queue of depth `d` gets a signalled request at least every `d / 2` posts. The completion of a signalled
+/// request proves that this request and the unsignalled ones directly before it are done. It proves nothing about
+/// earlier signalled requests, whose completions may come later on fabrics that complete out of order.
 #[derive(Clone, Debug)]
 pub struct SendQueue {
     depth: u32,
@@ -80,7 +80,8 @@ impl SendQueue {
         }
     }
 
-    /// Returns the number of requests that are certainly done. Sources of requests up to this number may be reused.
+    /// Returns the number of the last request before which, itself included, all requests are certainly done. Their
+    /// sources may be reused.
     #[inline]
     #[must_use]
     pub fn done(&self) -> u64 {

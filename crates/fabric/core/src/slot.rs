@@ -61,8 +61,8 @@ impl SlotReader {
         SlotReader { seal, lap: 0 }
     }
 
-    /// Returns the value of the slot if it is complete and newer than the last value that was read. `shared` begins at
-    /// the slot.
+    /// Returns the value of the slot if it is complete, has `N` words and is newer than the last value that was read.
+    /// `shared` begins at the slot.
     #[inline]
     pub fn read<const N: usize>(&mut self, shared: &[Word]) -> Option<[u64; N]> {
         const { assert!(HEADER_WORDS + N <= LINE_WORDS, "a slot fits in one cache line") }

@@ -10,7 +10,7 @@
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    /// Increment of the state per number: 2^64 divided by the golden ratio, made odd.
+    /// Increment of the state per number: 2^64 divided by the golden ratio, rounded to an odd integer.
     pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
     /// Draws 64 bits.
@@ -32,7 +32,7 @@ impl SplitMix64 {
         self.below(len as u64) as usize
     }
 
-    /// Returns true once in `n` draws, and never for 0. Draws nothing for 0.
+    /// Returns true with probability 1 / `n`, and false for 0. Draws nothing for 0.
     #[inline]
     pub fn one_in(&mut self, n: u64) -> bool {
         n > 0 && self.below(n) == 0

@@ -19,7 +19,8 @@ fn record(seal: Seal, lap: u64) -> [u64; WORDS] {
     record
 }
 
-/// Stores the words in the given order, all relaxed. A NIC or another core behaves no worse.
+/// Stores the words in the given order, all relaxed. The model then allows every order in which a NIC or another core
+/// could make them visible.
 fn write(memory: &[Word; WORDS], record: [u64; WORDS], order: [usize; WORDS]) {
     for at in order {
         memory[at].store(record[at], Ordering::Relaxed);
@@ -102,7 +103,7 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// Exactly one of two wakers wakes a sleeper that has seen neither store; never both do.
+/// If the sleeper has not seen the stores of both wakers, exactly one of them wakes it. Never do both.
 #[test]
 fn one_of_two_wakers_wakes() {
     loom::model(|| {

@@ -16,7 +16,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Creates a ring at `offset` that holds at least `cells` cells and records of up to `max_payload` bytes.
+    /// Returns the geometry of a ring at `offset` in which records of up to `max_payload` bytes start in at least
+    /// `cells` cells.
     ///
     /// # Panics
     /// Panics if `offset` is not a multiple of 64, or `max_payload` does not fit in 32 bits.

@@ -5,7 +5,7 @@ use super::geometry::Cursor;
 use crate::memory::{LINE_WORDS, Ordering, WORD, Word};
 use crate::seal::{Seal, record_cells};
 
-/// A validated record, in private memory.
+/// The length and location of a validated record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// Length of the payload, in bytes.
@@ -83,9 +83,9 @@ impl RingReader {
     /// Reads the next record like [`peek`](RingReader::peek), but into a mirror as large as the ring, at the record's
     /// location in the ring. The record can stay there until the ring is freed.
     ///
-    /// Positions before `freed` are free. A record that reaches more than a lap beyond `freed` is refused, and nothing
-    /// that lies in the mirror is overwritten. A writer that respects its credit never writes such a record. A writer
-    /// that restarts this ring with a position that other readers have freed may write one.
+    /// Positions before `freed` are free. A record that reaches more than a lap beyond `freed` is refused, and the
+    /// mirror does not change. A writer that respects this reader's credit never writes such a record. A writer that
+    /// restarts the ring at a position that only other readers have freed may write one.
     #[inline]
     pub fn peek_mirrored(&mut self, region: &[Word], mirror: &mut [u64], freed: u64) -> Option<Record> {
         if !self.looks_ready(region) {

@@ -58,7 +58,7 @@ fn a_full_ring_refuses_records_until_credited() {
     assert!(pair.write(&[4; 5]));
 }
 
-/// The mirror holds records of one line each. The next record has two lines and would overwrite the first one.
+/// The mirror holds records of one line each. The next record has two lines and would overwrite the first two of them.
 #[test]
 fn unfreed_records_of_a_mirror_are_not_overwritten() {
     let mut pair = pair(4, 80);

@@ -11,8 +11,7 @@ pub struct Place {
     pub offset: u64,
     /// Number of words to write.
     pub words: usize,
-    /// Position of the cell after the record. The record's cells are free for reuse when the credit reaches this
-    /// position.
+    /// Position of the next record. This record's cells are free for reuse when the credit reaches that position.
     pub end: u64,
 }
 
