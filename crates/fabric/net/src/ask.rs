@@ -51,13 +51,13 @@ pub struct AskConfig {
 /// The reason why there is no answer.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum AskError {
-    /// The host refused the connection: no program listens at the address.
+    /// The host refused or reset the connection: usually no program listens at the address.
     #[error("nobody listens there")]
     Nobody,
     /// The host accepted the connection, but the process did not answer in time.
     #[error("it accepted the connection and does not answer in time")]
     Silent,
-    /// No packet from the host arrived.
+    /// No packet from the host arrived, or the connection failed in another way.
     #[error("its host cannot be reached from here: {0}")]
     Unreachable(String),
     /// The process has another key.

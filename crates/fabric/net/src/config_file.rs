@@ -35,7 +35,7 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, (Range<usize>, Flaw)>
 /// A flaw in a configuration text.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum Flaw {
-    /// The text is not TOML.
+    /// The text is not TOML, or a value is invalid in another way.
     #[error("not valid TOML: {message}")]
     Syntax {
         /// Message of the parser.
@@ -145,7 +145,7 @@ impl<P: Remedy> ConfigError<P> {
         ConfigError { file: file.to_owned(), position: Some(Position::of(text, span.start)), problem }
     }
 
-    /// Returns `file:line:column`, the format that editors accept.
+    /// Returns `file:line:column`, the format that editors accept, or only the file if the position is unknown.
     #[must_use]
     pub fn location(&self) -> String {
         let file = self.file.display();

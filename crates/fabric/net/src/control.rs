@@ -17,7 +17,8 @@ use crate::observe::{self, Lines};
 
 /// Maximum number of accepted connections whose handshake is not complete.
 const MAX_NEWCOMERS: usize = 64;
-/// Shortest and longest pause between two attempts to reach a peer. The pause grows from the first to the second.
+/// Shortest and longest pause between two attempts to reach a peer. The pause doubles with each attempt, from the
+/// shortest to the longest.
 const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 /// Maximum number of refusals that are kept.
 const MAX_REFUSALS: usize = 64;
@@ -189,13 +190,13 @@ impl Control {
         self.refuse(Refusal { peer: Some(peer), at, certain: true, other: None, reason, lasting: false });
     }
 
-    /// Reports the refusal of a connection whose peer has not proved its identity.
+    /// Reports the refusal of a connection that is not admitted.
     fn refuse_newcomer(&mut self, newcomer: &Newcomer, why: Refused) {
         let Refused { reason, other, lasting } = why;
         let is_peer = |process: &ProcessId| process.0 < self.me.processes && *process != self.me.process;
         let peer = newcomer.expected.or_else(|| newcomer.handshake.claims().filter(is_peer));
-        // A claimed identity is reported as certain only if the connection comes from that peer's address. The claim
-        // has no other effect.
+        // The identity of a process that connected to this one is reported as certain only if the connection comes from
+        // that peer's address. The claim has no other effect.
         let listens = peer.and_then(|peer| self.addresses[peer.index()]);
         let at = listens.filter(|listens| listens.ip() == newcomer.at.ip()).unwrap_or(newcomer.at);
         let certain = newcomer.expected.is_some() || listens == Some(at);
@@ -274,8 +275,8 @@ impl Control {
         self.look_for_those_who_dial(now);
     }
 
-    /// Looks up the names of peers with larger ids, which dial this process. A process that waits for such a peer then
-    /// reports that its name cannot be resolved.
+    /// Looks up the names of peers with larger ids that are not connected and have no address. They dial this process,
+    /// so it needs no address of theirs, but it reports names that cannot be resolved.
     fn look_for_those_who_dial(&mut self, now: Instant) {
         for n in self.me.process.index() + 1..self.peers.len() {
             let known = &mut self.peers[n];
@@ -322,7 +323,8 @@ impl Control {
                     heard.push(PeerEvent::Joined(hello.process));
                 }
                 None => {
-                    // Drain before checking the deadline, because this process may not have run for a while.
+                    // Send first: this process may not have run for a while. If the socket accepts bytes, the peer's
+                    // kernel has accepted the connection, and a longer deadline applies.
                     newcomer.handshake.frames.drain();
                     if !newcomer.handshake.frames.dead && !newcomer.handshake.is_late() {
                         self.newcomers.push(newcomer);

@@ -40,7 +40,7 @@ pub struct SessionConfig {
 pub struct SessionPeer {
     /// Id of the other end. `None` if the other end is not a process of the cluster.
     pub process: Option<ProcessId>,
-    /// A number that changes with each start.
+    /// A number that changes with each session.
     pub life: u64,
 }
 
@@ -89,7 +89,7 @@ pub enum SessionError {
         /// Message of the operating system.
         reason: String,
     },
-    /// The first frame is not a hello.
+    /// The first frame is not a hello of this release.
     #[error("the other end speaks another protocol: are its address and port right?")]
     NoHello,
     /// The other end has another key.
@@ -105,7 +105,7 @@ pub enum SessionError {
         /// Value of the parameter at the other end.
         theirs: String,
     },
-    /// A message is damaged, forged or out of order.
+    /// A message is damaged, forged, out of order, or longer than [`MAX_MESSAGE`].
     #[error("the other end sent a message that is damaged or forged")]
     Forged,
     /// A message is too long for a session.
@@ -296,7 +296,7 @@ impl SessionListener {
     /// Begins to listen.
     ///
     /// # Errors
-    /// [`SessionError::Listen`] and [`SessionError::Name`].
+    /// [`SessionError::Listen`]. If a name in `config` is invalid, [`accept`](Self::accept) drops every connection.
     pub fn bind(config: SessionConfig, at: SocketAddr) -> Result<SessionListener, SessionError> {
         let failed = |error: io::Error| {
             let in_use = error.kind() == io::ErrorKind::AddrInUse;
@@ -307,8 +307,8 @@ impl SessionListener {
         Ok(SessionListener { config, listener })
     }
 
-    /// Returns the next session that a peer has begun. Its identity becomes known later. The caller bounds the number
-    /// of sessions that are not ready.
+    /// Returns the next session that a peer has begun. The peer's identity becomes known later. The caller bounds the
+    /// number of sessions that are not ready.
     pub fn accept(&mut self) -> Option<ControlSession> {
         loop {
             let (stream, from) = self.listener.accept().ok()?;

@@ -28,7 +28,7 @@ pub(crate) struct FrameStream {
     pub(crate) dead: bool,
     /// `true` if the other end closed the connection.
     closed: bool,
-    /// Error of the operating system that ended the connection; `None` if the other end closed it.
+    /// Error of the operating system that ended the connection, if one did.
     pub(crate) fault: Option<io::Error>,
 }
 

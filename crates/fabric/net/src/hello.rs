@@ -3,8 +3,8 @@
 //!
 //! Both ends send a hello with a fresh nonce. Both answer with HMAC-SHA-256, under the cluster's key, of their role and
 //! both hellos. A replayed or reflected answer therefore proves nothing. A key for the connection is derived from the
-//! same inputs. Every later message carries an HMAC under that key, which covers the message's number and direction.
-//! Nothing is encrypted.
+//! cluster's key and both hellos. Every later message carries an HMAC under that key, which covers the message's number
+//! and direction. Nothing is encrypted.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -37,7 +37,8 @@ pub(crate) struct Hello {
     pub(crate) nonce: [u8; 32],
     /// A number that changes with each start of the process.
     pub(crate) life: u64,
-    /// Name of the fabric; see [`ConnectionManager::start`](crate::ConnectionManager::start).
+    /// Name of the fabric (see [`ConnectionManager::start`](crate::ConnectionManager::start)), or purpose of the
+    /// connection.
     pub(crate) fabric: String,
     pub(crate) cluster: String,
 }
@@ -134,7 +135,7 @@ pub(crate) fn is_proof(key: &[u8], by_dialler: bool, hellos: Hellos<'_>, proof: 
     mac(key, &[b"proof", &[by_dialler.into()], hellos.dialler, hellos.listener]).verify_slice(proof).is_ok()
 }
 
-/// The authentication state of one connection: keys and sequence numbers of its messages.
+/// The authentication state of one connection: the key and the sequence numbers of its messages.
 #[derive(Debug)]
 pub(crate) struct Session {
     key: [u8; 32],
@@ -178,7 +179,7 @@ impl Session {
     }
 }
 
-/// Returns random bytes that were never used before.
+/// Returns `N` random bytes of the operating system.
 ///
 /// # Panics
 /// Panics if the operating system has no random numbers.

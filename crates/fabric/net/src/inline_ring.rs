@@ -46,8 +46,8 @@ impl InlineRing {
         Some(begin % self.bytes.max(1))
     }
 
-    /// Allocates `bytes` bytes directly after the last allocation, which is still in use. Returns the offset of these
-    /// bytes, or `None` if they are not free.
+    /// Allocates `bytes` bytes directly after the last allocation, which must still be in use. Returns the offset of
+    /// these bytes, or `None` if they are not free.
     #[inline]
     pub fn extend(&mut self, bytes: u64) -> Option<u64> {
         let offset = self.next % self.bytes.max(1);

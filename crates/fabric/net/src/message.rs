@@ -20,7 +20,7 @@ pub(crate) enum Message {
     Revoke { purpose: Purpose, key: u64 },
     /// Another process with the peer's id is connected; the sender closes this connection.
     Taken,
-    /// The peer was restarted, which its configuration forbids; the sender closes this connection.
+    /// The peer was restarted, which the sender's configuration forbids; the sender closes this connection.
     Again,
     /// The sender of a set has left a generation of it, and asks whether the peer has left it, too.
     Ask { set: u16, generation: u64 },

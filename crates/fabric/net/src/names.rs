@@ -171,8 +171,8 @@ impl Names {
     }
 }
 
-/// Returns the addresses of a name that this process can reach. Loopback addresses differ between hosts, so they count
-/// only if the name has no other addresses.
+/// Returns the addresses of a name that this process, at `own`, can reach. If the name has loopback and other
+/// addresses, only those count that are of the same kind as `own`: a loopback address reaches only its own host.
 fn reachable(found: &[SocketAddr], own: IpAddr) -> Result<Vec<SocketAddr>, String> {
     let mut all: Vec<_> = found.iter().filter(|address| address.is_ipv4() == own.is_ipv4()).copied().collect();
     let near = |address: &SocketAddr| address.ip().is_loopback() == own.is_loopback();

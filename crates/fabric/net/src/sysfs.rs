@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 /// Root of the kernel's files.
 pub const ROOT: &str = "/sys";
 
-/// Returns the single line of a file, or `None` if it is empty.
+/// Returns the text of a file without surrounding white space, or `None` if there is none or the file cannot be read.
 #[must_use]
 pub fn line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
@@ -35,7 +35,7 @@ pub fn own_node(root: &Path) -> Option<u32> {
     node_of(root, &own)
 }
 
-/// Returns the NUMA node that has all these processors.
+/// Returns the NUMA node that has all these processors, if the host has several nodes.
 fn node_of(root: &Path, own: &[usize]) -> Option<u32> {
     let all = nodes(root);
     let list = |node: u32| line(&node_path(root, node).join("cpulist")).unwrap_or_default();
@@ -73,7 +73,7 @@ pub fn distances(root: &Path, from: u32) -> Vec<(u32, u32)> {
 }
 
 /// Returns the NUMA node of a device: by its address on the PCI bus (`0000:10:1b.0`), otherwise by its name as an RDMA
-/// device or as a network interface. Returns `None` where the kernel reports -1, which means unknown.
+/// device or as a network interface. A place at which the kernel reports -1, which means unknown, is skipped.
 #[must_use]
 pub fn device_node(root: &Path, bus: Option<&str>, names: &[&str]) -> Option<u32> {
     let at_bus = bus.map(|bus| root.join("bus/pci/devices").join(bus));

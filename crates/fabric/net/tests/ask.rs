@@ -61,7 +61,7 @@ fn a_program_with_another_key_or_target_gets_no_answer() {
         let error = answered(&mut cm, asking(&strange, b"how", PATIENCE), 9).unwrap_err();
         assert!(error.to_string().contains(what), "{what}: {error}");
     }
-    // A program of another cluster detects that by itself, perhaps before its last frame arrives here.
+    // A program of another cluster detects the difference by itself, perhaps before its last frame arrives here.
     let (mut refusals, since) = (Vec::new(), Instant::now());
     let told = |refusals: &[String], part: &str| refusals.iter().any(|text| text.contains(part));
     while !told(&refusals, "another key") || !told(&refusals, "of cluster d; here is") {

@@ -20,7 +20,7 @@ use stentor_host::memfd;
 /// A fixed number of shared words.
 ///
 /// A process can sleep on every word. [`arm`](BareMemory::arm), [`ring`](BareMemory::ring) and
-/// [`doze`](BareMemory::doze) are the functions with which the fabric itself sleeps and wakes.
+/// [`doze`](BareMemory::doze) sleep and wake in the same way as the fabric.
 #[derive(Debug)]
 pub struct BareMemory {
     fd: OwnedFd,
@@ -69,7 +69,7 @@ impl BareMemory {
     /// last, with release order.
     ///
     /// # Panics
-    /// Panics if the words do not exist, or `bytes` is not a multiple of the word size.
+    /// Panics if the words do not exist. Bytes after the last whole word are ignored.
     #[inline]
     pub fn store(&self, first: usize, bytes: &[u8]) {
         store_bytes(bytes, &self.words()[first..first + bytes.len() / WORD]);

@@ -34,8 +34,8 @@ pub struct ShmConfig {
     pub rnr_timeout: Duration,
     /// `true` if registering touches all memory, so that no page fault occurs later.
     pub populate: bool,
-    /// `true` if a restarted process is refused by peers that met its previous life, for protocols in which no process
-    /// may lose its memory. Each start is another life.
+    /// `true` if this process refuses a peer that has restarted since it first connected, for protocols in which no
+    /// process may lose its memory.
     pub one_life: bool,
     /// `true` if a small helper process removes this process's socket when this process is killed. The helper is this
     /// program, if it [supports that](stentor_host::become_janitor_by), or `/bin/sh`. Otherwise the next process of the

@@ -20,7 +20,8 @@ use stentor_host::Seat;
 
 /// Maximum number of refusals that are kept until the caller fetches them.
 const MAX_REFUSALS: usize = 64;
-/// Shortest and longest pause between two attempts to reach absent peers. The pause grows from the first to the second.
+/// Shortest and longest pause between two attempts to reach absent peers. The pause doubles with each attempt, from the
+/// shortest to the longest.
 pub(crate) const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 /// Time for which an absent peer is expected to connect at any moment. After this time, a process that waits for the
 /// peer sleeps on its wait word again, not on its control sockets.
@@ -66,7 +67,8 @@ pub(crate) struct Peer {
     pub(crate) control: Option<Arc<ReadMapping>>,
     /// The word in which the kernel marks the peer's death, if the peer has a life thread.
     pub(crate) life: Option<LifeWord>,
-    /// `true` if the peer has ended or closed its connection, and no newer process has connected in its place.
+    /// `true` if the peer's life word was marked, or a peer without a life thread closed its connection, and no newer
+    /// process has connected in its place.
     pub(crate) hung_up: bool,
     pub(crate) offers: HashMap<Service, PeerOffer>,
     /// Reason of the last refusal, in either direction.

@@ -49,7 +49,8 @@ pub(crate) fn store_words(from: &[Word], to: &[Word]) {
     to_second.store(second.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// Stores bytes as whole words, with the guarantees of [`store`]. The lengths must be equal.
+/// Stores bytes as whole words, with the guarantees of [`store`]. `to` must have as many words as `from` has whole
+/// words.
 #[inline]
 pub(crate) fn store_bytes(from: &[u8], to: &[Word]) {
     let (words, _) = from.as_chunks::<WORD>();

@@ -78,7 +78,7 @@ impl Data {
         self.mark(index);
     }
 
-    /// Completes a request that touched no memory, after all earlier requests.
+    /// Completes a request that touched no region of the peer, after all earlier requests.
     fn done(&mut self, index: usize, entry: SendEntry) {
         if self.qps[index].open != NONE {
             self.qps[index].leave_unchecked(entry);

@@ -23,8 +23,8 @@ use crate::life::{Life, LifeWord};
 use crate::mapping::Mapping;
 use crate::message::{FORMAT, Identity};
 
-/// Returns the size of the wait page, in bytes. The page has the wait word, and one word for each process, which counts
-/// the flushes of that process to this one.
+/// Returns the size of the wait page, in bytes. The page has the wait word, and one word for each process, which
+/// changes when that process has flushed to this one.
 pub(crate) fn wait_page_bytes(processes: u16) -> u64 {
     ((1 + u64::from(processes)) * WORD as u64).next_multiple_of(4096)
 }
@@ -39,7 +39,7 @@ const DEPTH_LIMIT: u32 = 1 << 16;
 /// One process of a cluster on this host.
 ///
 /// Dropping it closes its connections and removes its socket. If the process is killed instead, the operating system
-/// frees its memory and the janitor removes the socket.
+/// frees its memory, and the [janitor](ShmConfig::janitor), if there is one, removes the socket.
 #[derive(Debug)]
 pub struct ShmFabric {
     pub(crate) config: ShmConfig,
@@ -135,8 +135,8 @@ impl ShmFabric {
         })
     }
 
-    /// Returns the next refused connection, in either direction: the peer had another version, cluster or
-    /// configuration, or sent garbage or memory that cannot be trusted. The newest 64 are kept.
+    /// Returns the next refused or failed connection, in either direction. For example, the peer had another version,
+    /// cluster or configuration, or sent garbage or memory that cannot be trusted. The newest 64 are kept.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.control.refusals.pop_front()
     }
@@ -182,9 +182,9 @@ impl ShmFabric {
         regions + queues + wait_page_bytes(self.config.processes) + u64::from(self.control.control_words) * WORD as u64
     }
 
-    /// Returns whether the kernel has reported the death of a connected peer's process, and no other process has
-    /// connected since. The connection may end a little later. Other threads of the dead process may run for some
-    /// microseconds, so their stores may still land.
+    /// Returns whether the kernel has reported the death of a peer's process, or a peer without a life thread has
+    /// closed its connection, and no other process has connected since. The connection may end a little later. Other
+    /// threads of the dead process may run for some microseconds, so their stores may still land.
     #[inline]
     #[must_use]
     pub fn has_died(&self, peer: ProcessId) -> bool {

@@ -1,7 +1,8 @@
-//! The shared-memory fabric: separate processes on one Linux host. It needs no hardware, no privileges and no files.
+//! The shared-memory fabric: separate processes on one Linux host. It needs no hardware and no privileges.
 //!
-//! - **Memory** consists of memfds only: one for each region, passed over a Unix socket to the one peer that it is for,
-//!   with seals that forbid changing its size. Nothing is left behind when a process dies, for whatever reason.
+//! - **Memory** that peers use consists of memfds only: one for each region, passed over a Unix socket to the peers
+//!   that were granted access, with seals that forbid changing its size. Nothing is left behind when a process dies,
+//!   for whatever reason.
 //! - **Writes** are relaxed 8-byte atomic stores into the peer's memory, made while posting. A release fence precedes
 //!   each write, so a reader that acquires any word of it sees everything posted before it, to the same memory or
 //!   elsewhere. Word 1 of the span is stored last, with release, because readers of sealed records poll that word. The
@@ -19,8 +20,8 @@
 //!   freed the memory of the process. A peer then breaks the queue pairs, forgets that process's regions and keeps its
 //!   own, which the next life gets when it connects. While both processes live, a queue pair that breaks at one end is
 //!   withdrawn at the other, and each end offers it again after its reset, with a fresh queue. A withdrawn end stores
-//!   nothing any more, so nothing old lands once both have offered. The process with the larger id looks for absent
-//!   peers every 20 ms.
+//!   nothing any more, so nothing old lands once both have offered. Of two processes, the one with the larger id dials
+//!   the other, at intervals of up to 20 ms.
 //! - **One process for each id**: an abstract Unix socket is the lock on (user, cluster, process). No cleaner of files
 //!   can remove the lock, and it disappears with its process. It is effective within one network namespace. A second
 //!   lock depends only on the configuration file ([`Source`](stentor_host::Source)), so another directory or other

@@ -78,7 +78,7 @@ pub(crate) struct RobustList {
 }
 
 impl RobustList {
-    /// Creates a list of the last `count` words of a page.
+    /// Creates a list of the last `count` words of a page, or of the first [`LONGEST_LIST`] of these.
     pub(crate) fn new(page: Arc<Mapping>, count: usize) -> RobustList {
         let first = page.words().len() - count;
         let nodes: Box<[Node]> = (0..count.min(LONGEST_LIST)).map(|_| Node { next: AtomicUsize::new(0) }).collect();
@@ -314,8 +314,8 @@ impl Life {
         Ok(Life { shared, thread: spawned.ok() })
     }
 
-    /// Returns the descriptor that becomes readable when a peer has died while this process sleeps on its control
-    /// sockets.
+    /// Returns the descriptor that becomes readable when a peer has died, or when another thread wakes this process
+    /// while it sleeps on its control sockets.
     pub(crate) fn signal(&self) -> BorrowedFd<'_> {
         self.shared.signal.as_fd()
     }

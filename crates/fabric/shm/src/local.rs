@@ -13,7 +13,7 @@ use crate::mapping::Mapping;
 pub(crate) struct LocalRegion {
     pub(crate) spec: RegionSpec,
     pub(crate) memory: Mapping,
-    /// The memory that peers map; `None` while no peer may reach it.
+    /// The memfd that peers map; `None` for memory that only this process maps.
     pub(crate) fd: Option<Arc<OwnedFd>>,
     /// Current access of the region's writer.
     pub(crate) granted: Option<Access>,

@@ -19,7 +19,7 @@ pub(crate) struct PeerSocket {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) pid: i32,
     outbox: VecDeque<Packet>,
-    /// `true` if a send has failed because the other end has closed the connection.
+    /// `true` if a send has failed, too many packets wait, or the connection was moved out.
     pub(crate) dead: bool,
 }
 

@@ -249,8 +249,8 @@ impl ShmFabric {
     }
 
     /// Returns whether there is room for another incoming connection. If the list is full, makes room by closing the
-    /// oldest connection that has had a round and sent nothing. Silent connections therefore keep no peer out, because
-    /// a peer sends its hello at once.
+    /// oldest incoming connection without an accepted hello. Silent connections therefore keep no peer out, because a
+    /// peer sends its hello at once.
     fn has_place(&mut self) -> bool {
         let newcomers = &mut self.control.newcomers;
         if newcomers.len() < MAX_NEWCOMERS {

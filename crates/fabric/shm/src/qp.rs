@@ -11,7 +11,7 @@ use crate::queue::{Consumer, Producer};
 /// Slot number that means: no region has unchecked stores.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A work request whose stores are made but not checked against revocation.
+/// A posted work request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendEntry {
     pub(crate) id: u64,

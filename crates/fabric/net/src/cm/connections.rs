@@ -25,7 +25,8 @@ pub(crate) struct Connection {
     ours: Option<End>,
     /// Connection id and address of the peer's end to which this life is connected.
     with: Option<(u32, End)>,
-    /// Time at which the peer reported its end as broken. Its earlier packets may still be in flight.
+    /// Time at which the peer withdrew its end or offered another life of it. Its earlier packets may still be in
+    /// flight.
     withdrawn: Option<Instant>,
     /// Connection id of the peer's offer to which this end could not be connected, and the time of the last attempt.
     unmet: Option<(u32, Instant)>,
@@ -97,7 +98,7 @@ impl<S: Sets> ConnectionManager<S> {
     /// Begins the next life of a broken end.
     ///
     /// # Errors
-    /// Returns a [`ConnectError`]; the end is then still broken.
+    /// Returns a [`ConnectError`]; the state of the end is then unchanged.
     pub fn reset(&mut self, transport: &mut S::Transport, qp: QpId) -> Result<(), ConnectError> {
         self.report_broken(transport);
         let own = self.connections.get_mut(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
@@ -118,7 +119,7 @@ impl<S: Sets> ConnectionManager<S> {
         self.connections.get(qp.index()).map(|own| own.state)
     }
 
-    /// Returns the peer of a queue pair.
+    /// Returns the peer of a queue pair: this process itself for its end of a fan-out set.
     #[must_use]
     pub fn peer(&self, qp: QpId) -> Option<ProcessId> {
         self.connections.get(qp.index()).map(|own| if own.set.is_some() { self.me } else { own.peer })
@@ -241,7 +242,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// Makes an end ready, because the peer accepts requests.
+    /// Records that the peer accepts requests, and makes the end ready if it is connected to the peer's end.
     fn connected(&mut self, transport: &mut S::Transport, index: usize) {
         let own = &mut self.connections[index];
         own.is_met = true;

@@ -41,8 +41,8 @@ struct Grant {
 }
 
 impl<S: Sets> ConnectionManager<S> {
-    /// Listens, so that peers can connect. `fabric` has 1 to 64 bytes and is equal at every process, except that `roce`
-    /// and `verbs` connect with each other, because both use RoCEv2.
+    /// Listens, so that peers can connect. `fabric`, the name of the fabric, has 1 to 64 bytes and is equal at every
+    /// process, except that `roce` and `verbs` connect with each other, because both use RoCEv2.
     ///
     /// # Errors
     /// Returns a [`StartError`].
@@ -156,9 +156,9 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.is_connecting() || self.sets.is_connecting()
     }
 
-    /// Returns whether a timer of this module expires within milliseconds: a peer is dialled again, a handshake times
-    /// out, or the connection to the switch is pending. A peer that dials this process wakes a thread that waits for
-    /// the [sockets](ConnectionManager::sockets).
+    /// Returns whether the owner must pump every few milliseconds: this process dials a peer that is not connected, a
+    /// handshake is in progress, or the connection to the switch is pending. A peer that dials this process wakes a
+    /// thread that waits for the [sockets](ConnectionManager::sockets).
     #[must_use]
     pub fn is_dialling(&self) -> bool {
         self.control.is_dialling() || self.sets.is_connecting()

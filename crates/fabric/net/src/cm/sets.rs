@@ -115,8 +115,8 @@ pub trait Sets: Sized {
         true
     }
 
-    /// Posts a write of a set. `is_alive` is `false` if the fabric has just detected a break of the queue pair.
-    /// `inline_bytes` is the maximum length of the data.
+    /// Posts a write of a set. `is_alive` is `true` if the queue pair is ready. `inline_bytes` is the maximum length of
+    /// the data.
     ///
     /// # Errors
     /// Returns a [`PostError`].

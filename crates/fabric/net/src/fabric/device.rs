@@ -32,9 +32,10 @@ pub enum Waiting {
 /// A device that moves the data of a [`NetFabric`](super::NetFabric): queue pairs, memory that peers use, polling and
 /// waiting.
 ///
-/// The fabric checks every argument before it calls the device: regions and queue pairs exist, spans lie inside their
-/// regions, and posts go only to queue pairs that are ready. The fabric assigns the ids of queue pairs and regions,
-/// counted from 0.
+/// The device need not check the arguments of most calls. The fabric ensures that queue pairs exist, that local spans
+/// lie inside their regions, and that requests are posted only to queue pairs that are ready.
+/// [`memory`](Device::memory) alone may be called for a region that does not exist, and panics. The fabric assigns the
+/// ids of queue pairs and regions, counted from 0.
 ///
 /// # Call order
 /// [`open`](Device::open) is called first. [`make`](Device::make) precedes every other call for a queue pair, and
@@ -290,13 +291,15 @@ pub trait Device: Transport + Sized {
     /// Posts a request to a send queue.
     ///
     /// # Errors
-    /// [`PostError::SendQueueFull`], or an error because the queue pair has just broken. The call then has no effect.
+    /// Returns a [`PostError`], for example because the queue is full or the queue pair has just broken. The call then
+    /// has no effect.
     fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError>;
 
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`PostError::RecvQueueFull`], or an error because the queue pair has just broken. The call then has no effect.
+    /// Returns a [`PostError`], for example because the queue is full or the queue pair has just broken. The call then
+    /// has no effect.
     fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError>;
 
     /// Posts a tagged receive. It is called only if [`Capabilities::tagged`] is true.
@@ -358,7 +361,7 @@ pub trait Device: Transport + Sized {
     /// Handles the end of a wait.
     fn end_wait(&mut self) {}
 
-    /// Returns the error of a failed system call, after which no thread may sleep.
+    /// Returns the error of a failed system call, after which the process must not sleep.
     fn take_failure(&mut self) -> Option<String> {
         None
     }

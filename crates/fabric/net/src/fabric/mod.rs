@@ -58,7 +58,7 @@ impl<D: Device> NetFabric<D> {
     /// Starts a process of a cluster, so that its peers can connect.
     ///
     /// # Errors
-    /// Returns the error of the device, or of the [`ConnectionManager`].
+    /// Returns the error of the device, of the [`ConnectionManager`], or of the operating system.
     pub fn start(net: NetConfig, config: D::Config) -> Result<Self, D::StartError> {
         let failed = |what| move |error: rustix::io::Errno| StartError::System { what, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;

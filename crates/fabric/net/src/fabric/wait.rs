@@ -10,14 +10,14 @@ use stentor_fabric::{WaitError, Wake};
 use super::bell::BELL;
 use super::{Device, NetFabric};
 
-/// Longest sleep. After it, peers that could not be reached are dialled again.
+/// Longest sleep in one call of epoll. The process then pumps the control plane, which dials peers that could not be
+/// reached.
 const LONGEST: Duration = Duration::from_millis(100);
 /// Longest sleep while this process dials a peer or a fence is waiting.
 const SOON: Duration = Duration::from_millis(10);
-/// Interval at which a sleeping process pumps the control plane. The process also pumps it when one of the sockets is
-/// readable.
+/// Minimum time between two pumps of the control plane by a sleeping process, unless one of its sockets is readable.
 const PUMP_PAUSE: Duration = Duration::from_millis(20);
-/// Interval that replaces `PUMP_PAUSE` while the process dials a peer or a fence is waiting.
+/// Minimum time that replaces `PUMP_PAUSE` while the process dials a peer or a fence is waiting.
 const SOON_PAUSE: Duration = Duration::from_millis(1);
 /// epoll data that identifies the sockets of the control plane.
 const CONTROL: u64 = 0;
