@@ -20,11 +20,11 @@ pub struct SeatConfig {
     /// Directory of the cluster directories. It is created with mode 0700 if it is missing, and removed with the last
     /// process.
     pub directory: PathBuf,
-    /// Name of the cluster: letters, digits, `.`, `-`, `_`; at most 64 bytes.
+    /// Name of the cluster: ASCII letters, digits, `.`, `-`, `_`, not beginning with `.`; at most 64 bytes.
     pub cluster: String,
     /// Id of this process.
     pub me: ProcessId,
-    /// Name of this process in messages and file names: the same letters as in `cluster`.
+    /// Name of this process in messages and file names, under the same rules as `cluster`.
     pub name: String,
     /// `true` to keep a janitor: a small process that removes this process's socket when this process is killed. The
     /// janitor is this program, if it [supports that](crate::become_janitor_by), or `/bin/sh`. Without a janitor, the

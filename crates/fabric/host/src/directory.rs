@@ -24,7 +24,7 @@ use crate::lock::{Lock, Taken};
 use crate::roll::{self, Enrolled, Enrolment};
 use crate::socket;
 
-/// Maximum time that another process of the cluster may hold the directory's lock while it starts.
+/// Maximum time that a starting process waits for the directory's lock, which other starting processes hold.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Time for which a starting process waits until another process with its id has ended, if that process is being torn
 /// down or its pid is unknown.

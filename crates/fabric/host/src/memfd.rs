@@ -14,10 +14,11 @@ const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Creates zeroed memory of a fixed size.
 ///
-/// The kernel allocates pages when they are touched, and an access cannot fail with SIGBUS: memfds are on an internal
-/// tmpfs of the kernel, which has no limit, whatever limit `/dev/shm` has. Under strict memory accounting, `ftruncate`
-/// fails. Allocating all pages here would use memory for clients that never connect. The caller must check before the
-/// start whether there is enough memory, because only the caller knows how much is needed.
+/// The kernel allocates pages when they are touched. Memfds are on an internal tmpfs of the kernel, which has no limit,
+/// whatever limit `/dev/shm` has. However, under strict memory accounting (`vm.overcommit_memory` = 2) the kernel
+/// counts each page when it is touched, and an access beyond the limit fails with SIGBUS. Allocating all pages here
+/// would use memory for clients that never connect. The caller must check before the start whether there is enough
+/// memory, because only the caller knows how much is needed.
 ///
 /// # Errors
 /// Returns the error of the operating system.

@@ -51,7 +51,7 @@ pub(crate) enum Enrolment {
     Theirs(i32),
 }
 
-/// Returns a path that identifies a file. The result is equal for all paths to the same file.
+/// Returns a path that identifies an existing file: equal for all paths to it, except other hard links.
 fn identity(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| absolute(file))
 }
@@ -105,7 +105,7 @@ pub(crate) fn enrol(config: &SeatConfig) -> Result<Enrolment, StartError> {
 }
 
 impl Running {
-    /// Returns the processes of this user on this host with this name, in clusters with this name.
+    /// Returns the processes of this user in this network namespace that have this name, in clusters with this name.
     #[must_use]
     pub fn find(cluster: &str, name: &str) -> Vec<Running> {
         let prefix = format!("@{}", prefix(cluster, name));

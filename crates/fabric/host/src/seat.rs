@@ -46,7 +46,7 @@ impl From<PathBuf> for Beside {
     }
 }
 
-/// Symbolic links in one directory that point to a socket in another one.
+/// Symbolic links in one directory that point to a socket, and to the caller's file beside it, in another directory.
 #[derive(Debug)]
 struct Sign {
     at: Whereabouts,

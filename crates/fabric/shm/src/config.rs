@@ -12,7 +12,7 @@ pub struct ShmConfig {
     /// Directory of the control sockets. It is created with mode 0700 if it is missing, and removed with the last
     /// process. It must contain nothing else.
     pub directory: PathBuf,
-    /// Name of the cluster: letters, digits, `.`, `-`, `_`; at most 64 bytes.
+    /// Name of the cluster: ASCII letters, digits, `.`, `-`, `_`, not beginning with `.`; at most 64 bytes.
     pub cluster: String,
     /// Fingerprint of the cluster's configuration; equal at every process.
     pub fingerprint: u64,
@@ -20,7 +20,7 @@ pub struct ShmConfig {
     pub version: u16,
     /// Id of this process.
     pub me: ProcessId,
-    /// Name of this process in messages and file names, of the same characters as the cluster's name.
+    /// Name of this process in messages and file names, under the same rules as `cluster`.
     pub name: String,
     /// Number of processes of the cluster, clients included.
     pub processes: u16,

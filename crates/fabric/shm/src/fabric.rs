@@ -148,7 +148,7 @@ impl ShmFabric {
     }
 
     /// Returns a path for another socket in the cluster's private directory, for operators. A socket at that path is
-    /// removed when this process ends, for whatever reason.
+    /// removed when this process ends. If it is killed, its janitor removes the socket.
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.control.seat.beside()

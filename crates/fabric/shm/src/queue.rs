@@ -3,7 +3,7 @@
 //!
 //! Layout of the shared words: word 0 is the producer's tail, word 8 the consumer's head, and word 16 the number of
 //! receives that the consumer has posted so far. The sizes of those receives begin at word 24, one word each. The ring
-//! follows them. All three counters start with the queue and never decrease. A record is two header words and its
+//! follows them. All three counters are 0 in a new queue and never decrease. A record is two header words and its
 //! payload, and wraps at any word. Each side trusts only its own counters and checks the other side's values before
 //! use, so a peer that stores garbage can break this queue and nothing else.
 #![cfg_attr(not(loom), allow(unreachable_pub, reason = "public under loom only"))]

@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_millis(100);
 /// Minimum interval between two control plane rounds that are caused by sleeping.
 const PUMP_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum duration of one sleep while work requests wait for receives, because the peer does not ring when it posts a
-/// receive.
+/// receive, or while control messages wait to be sent.
 const DEFERRED: Duration = Duration::from_millis(1);
 
 impl ShmFabric {

@@ -51,7 +51,7 @@ fn polled(fabric: &mut ShmFabric, out: &mut [Completion]) -> usize {
     taken
 }
 
-/// Executes every verb once, and the peer's part of it.
+/// Executes all verbs of the fabric except compare-and-swap, and the peer's part of them.
 fn round(a: &mut ShmFabric, b: &mut ShmFabric, target: RemoteSpan) {
     let (qp, local) = (QpId(0), Span { region: RegionId(1), offset: 64, bytes: 8 });
     let source = Source::Inline(&[7; 64]);

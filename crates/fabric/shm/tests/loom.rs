@@ -1,6 +1,6 @@
-//! The three algorithms in which other processes take part, in every interleaving and with every value that the memory
-//! model permits a load to return. Run with `RUSTFLAGS="--cfg loom" cargo test -p stentor-fabric-shm --test loom
-//! --release`.
+//! The three algorithms in which other processes take part, in every interleaving (of the queue: with at most 3
+//! preemptions) and with every value that the memory model permits a load to return. Run with `RUSTFLAGS="--cfg loom"
+//! cargo test -p stentor-fabric-shm --test loom --release`.
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -37,7 +37,7 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// With two writers and one sleeper, exactly one writer wakes it.
+/// Of two writers, at most one wakes the sleeper, and exactly one if the sleeper has not seen both writes.
 #[test]
 fn one_of_two_writers_wakes() {
     loom::model(|| {

@@ -1,5 +1,5 @@
-//! Measures how many writes the simulator executes for each second of real time: `cargo run --release -p
-//! stentor-fabric-sim --example speed`.
+//! Measures the real time that the simulator takes for a post: `cargo run --release -p stentor-fabric-sim --example
+//! speed`.
 #![allow(missing_docs, reason = "an example")]
 
 #[allow(dead_code, reason = "the tests use more of it")]

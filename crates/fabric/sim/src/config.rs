@@ -44,7 +44,7 @@ pub enum Due {
         /// Virtual time on the process's own clock, in nanoseconds.
         now_ns: u64,
     },
-    /// The process crashed. Drop its actor; its fabric is dead, and calls to it do nothing.
+    /// The process crashed. Drop its actor; calls to its fabric have no effect any more.
     Crashed(ProcessId),
     /// A planned fault requests a restart of the process: [`World::restart`](crate::World::restart).
     Restart(ProcessId),

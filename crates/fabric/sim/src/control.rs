@@ -122,8 +122,7 @@ impl State {
         self.notify(me);
     }
 
-    /// Replaces the known grants of a peer, which may be from its earlier life, by the grants that the peer made before
-    /// this connection.
+    /// Replaces the known grants of a peer, which may be from its earlier life, by the peer's present grants.
     fn hear_all_grants(&mut self, me: ProcessId, peer: ProcessId) {
         let granted: Vec<_> = self.processes[peer.index()]
             .regions

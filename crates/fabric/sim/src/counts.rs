@@ -38,19 +38,19 @@ counts! {
         /// Messages that executed after a message that was posted later on the same queue pair (rule 5 of the contract;
         /// only where writes are unordered).
         reordered_on_one_queue_pair,
-        /// Writes that became visible in several steps (rule 2).
+        /// Writes, received messages and results of READs that became visible in several steps (rule 2).
         torn_writes,
         /// Steps that a process ran while a write was partly in its memory.
         steps_on_torn_memory,
         /// Successes reported before the responder's CPU saw the data (rule 3).
         early_completions,
-        /// Writes that the CPU saw much later.
+        /// Writes, received messages and results of requests that the CPU saw much later.
         late_writes,
         /// READs that sampled their words at different times (rule 4).
         torn_reads,
-        /// Requests whose source was read long after the post.
+        /// Requests whose source was read after the post.
         late_source_reads,
-        /// Revocations that took effect.
+        /// Revocations of granted access that took effect.
         revocations,
         /// Writes that were in flight, or executed but not yet visible, when a revocation took effect.
         writes_in_flight_at_revocation,
@@ -70,17 +70,17 @@ counts! {
         rnr_exceeded,
         /// Queue pairs that broke because no answer arrived.
         retry_exceeded,
-        /// Work requests that were flushed.
+        /// Work requests and receives that were flushed.
         flushed,
-        /// Messages held back by a partition.
+        /// Messages and answers held back by a partition.
         held_by_partition,
-        /// Partitions in both directions.
+        /// Planned partitions in both directions.
         partitions,
-        /// Partitions in one direction.
+        /// Planned partitions and cuts in one direction.
         one_way_partitions,
         /// Crashes of processes.
         crashes,
-        /// Crashes between two posts of one step.
+        /// Crashes right after a post.
         crashes_at_a_post,
         /// Restarts of processes.
         restarts,

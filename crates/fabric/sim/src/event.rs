@@ -38,7 +38,7 @@ pub(crate) enum Event {
     Granted { key: u32 },
     /// A revocation takes effect.
     Revoked { key: u32 },
-    /// A revocation of access that was never granted takes effect.
+    /// A revocation of access that the peer did not have takes effect.
     RevokedNothing { process: u16, life: u32, region: u32, peer: u16 },
     /// A fault begins.
     Fault { index: u32 },

@@ -16,7 +16,8 @@ use crate::memory::{Region, pack};
 use crate::qp::{Message, PostedRecv, Queued, RequestKind, Sent};
 use crate::state::State;
 
-/// The fabric of one life of one process. After the crash of that life every call does nothing.
+/// The fabric of one life of one process. After the crash of that life, calls have no effect, and those that create
+/// something fail.
 pub struct SimFabric {
     state: Rc<RefCell<State>>,
     me: ProcessId,

@@ -16,7 +16,7 @@ pub enum Fault {
         /// Number of posts until the crash.
         post: u64,
     },
-    /// The harness gets a request to restart the process ([`Due::Restart`](crate::Due::Restart)).
+    /// The harness gets a request to restart the process ([`Due::Restart`](crate::Due::Restart)), if it is down.
     Restart(ProcessId),
     /// The process does not run. Its NIC continues to serve its memory.
     Stall {
@@ -67,13 +67,14 @@ pub struct FaultMix {
     pub from_ns: u64,
     /// Latest time, in nanoseconds.
     pub until_ns: u64,
-    /// Maximum duration of stalls and partitions, and maximum jump of clocks, in nanoseconds.
+    /// Maximum duration of stalls and partitions, maximum time from a crash to the planned restart, and maximum jump of
+    /// clocks, in nanoseconds.
     pub longest_ns: u64,
     /// Processes that may be affected; empty for all.
     pub targets: Vec<ProcessId>,
     /// Weight of crashes at a random time.
     pub crash: u32,
-    /// Weight of crashes between two posts.
+    /// Weight of crashes right after a post.
     pub crash_at_post: u32,
     /// `true` if a crashed process is restarted later.
     pub restart: bool,

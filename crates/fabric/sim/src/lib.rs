@@ -1,7 +1,8 @@
 //! A simulated fabric: many processes in one thread, virtual time, one seed.
 //!
 //! [`World`] holds NICs, links and memory; [`World::fabric`] is one process's [`Fabric`](stentor_fabric::Fabric). A run
-//! is a function of its seed, bit for bit and in every build, because time and randomness come only from the world.
+//! is a function of its configuration with the seed, bit for bit and in every build, because time and randomness come
+//! only from the world.
 //!
 //! # Driving a run
 //! ```
@@ -27,7 +28,7 @@
 //! faults before a phase in which it checks liveness.
 //!
 //! # Faults
-//! [`NetworkModel`] has a switch for every liberty that the contract leaves. [`Fault`]s affect processes and links;
+//! [`NetworkModel`] has switches for the liberties that the contract leaves. [`Fault`]s affect processes and links;
 //! they come from a [`FaultPlan`] or a [`FaultMix`]. [`FaultCounts::named`] reports how often each one really happened:
 //! a simulation run prints it and fails if one is zero. [`World::process_counts`] counts posts by verb and target.
 //!
@@ -38,7 +39,7 @@
 //! - A message that left the NIC of a crashed process, or that a cut held, arrives and lands until its target revokes
 //!   the access or connects again ([`NetworkModel::late_after_break`]), and its initiator may get a success.
 //! - The two ends of a connection learn of its end at different times.
-//! - When a process restarts, the surviving processes are still connected to its last life.
+//! - When a process restarts, the surviving processes may still be connected to its last life.
 //!
 //! # Sets
 //! With [`NetworkModel::hardware_multicast`] the network copies the writes of sets. Each copy has its own delay, and a

@@ -48,9 +48,9 @@ impl Delay {
     }
 }
 
-/// Model of the network, the NICs and the processors. Every liberty that the contract leaves is a field: 0 or `false`
-/// turns it off. Probabilities are per million. Rule numbers are those of the contract, at the top of the crate
-/// `stentor-fabric`.
+/// Model of the network, the NICs and the processors. The liberties that the contract leaves are fields: 0 or `false`
+/// turns one off, except that `ordered_writes` is `true` to turn its liberty off. Probabilities are per million. Rule
+/// numbers are those of the contract, at the top of the crate `stentor-fabric`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetworkModel {
     /// One-way delay of a message.
@@ -134,9 +134,9 @@ pub struct NetworkModel {
 }
 
 impl NetworkModel {
-    /// Returns a model in which every message takes `delay_ns`, everything else takes no time, and nothing is random.
-    /// The model is for tests that count exactly or measure latencies in hops. It takes none of the liberties that the
-    /// contract permits.
+    /// Returns a model in which every message and every revocation takes `delay_ns`, and the NICs and processors take
+    /// no time. Only the delays of sets are random. The model is for tests that count exactly or measure latencies in
+    /// hops. Of the liberties that the contract permits it takes one: messages leave only at `flush`, `poll` or `wait`.
     #[must_use]
     pub fn uniform(delay_ns: u64) -> Self {
         NetworkModel {
@@ -161,7 +161,8 @@ impl NetworkModel {
         }
     }
 
-    /// Returns a model of a realistic network (about 1 µs, 100 Gbit/s) that takes no liberty beyond its delays.
+    /// Returns a model of a realistic network (about 1 µs, 100 Gbit/s) that takes no more liberties than
+    /// [`uniform`](NetworkModel::uniform), except random delays.
     #[must_use]
     pub fn calm() -> Self {
         NetworkModel {
@@ -176,7 +177,7 @@ impl NetworkModel {
         }
     }
 
-    /// Returns a model that takes every liberty of rules 1 to 7, often.
+    /// Returns a model that often takes every liberty that this type has, except unordered writes (rule 5).
     #[must_use]
     pub fn adversarial() -> Self {
         NetworkModel {

@@ -153,7 +153,7 @@ impl State {
         self.trace_instant(process, "stall");
     }
 
-    /// Ends all partitions and forgets all planned faults except restarts.
+    /// Ends all partitions and stalls, and forgets all planned faults except restarts.
     pub(crate) fn stop_faults(&mut self) {
         let indices: Vec<u32> = self.cuts.keys().copied().collect();
         for index in indices {

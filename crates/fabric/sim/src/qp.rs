@@ -225,7 +225,8 @@ pub(crate) struct Message {
     pub(crate) unread: Option<Span>,
     /// Time at which the message leaves the initiator's NIC, in nanoseconds.
     pub(crate) departs: u64,
-    /// `true` if the message never left the NIC, because its process crashed or its queue pair broke before.
+    /// `true` if the message never left the NIC, because its process crashed or its queue pair broke before, or if the
+    /// network dropped it with its set.
     pub(crate) dropped: bool,
     /// `true` if the message was dropped while the NIC was sending it, so that a part of it left the NIC.
     pub(crate) partial: bool,

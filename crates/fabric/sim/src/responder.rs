@@ -16,7 +16,7 @@ pub(crate) struct Opened {
 }
 
 impl State {
-    /// Executes the next message.
+    /// Executes a message that has arrived.
     pub(crate) fn execute(&mut self, id: u32) {
         self.read_source(id);
         let message = self.messages.get(id);
@@ -79,7 +79,7 @@ impl State {
         self.counts.reordered_across_queue_pairs += u64::from(late && !late_here);
     }
 
-    /// Answers with a NAK. Both ends break, the initiator's when the NAK arrives.
+    /// Answers with a NAK. Both ends of a reliable queue pair break, the initiator's when the NAK arrives.
     fn refuse(&mut self, id: u32) {
         self.executed(id);
         self.seal(id);

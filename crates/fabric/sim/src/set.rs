@@ -511,8 +511,8 @@ impl State {
         Ok(())
     }
 
-    /// Transmits a copy. A write leaves its NIC once; each copy takes its own path from there, and arrives after
-    /// earlier copies to the same target.
+    /// Transmits a copy. A write leaves its NIC once, and each copy takes its own path from there. Where writes are
+    /// ordered, a copy arrives after earlier copies to the same target.
     pub(crate) fn transmit_copy(&mut self, id: u32) {
         let message = self.messages.get(id);
         let (from, to, copy, bytes, qp) = (message.from, message.to, message.copy, message.bytes, message.from_qp);

@@ -27,7 +27,8 @@ pub(crate) struct Process {
     pub(crate) completions: VecDeque<Queued>,
     pub(crate) events: VecDeque<FabricEvent>,
     pub(crate) resolved: BTreeMap<(u16, u16), RemoteRegion>,
-    /// For each peer: `true` if that peer's grants reach this process at once.
+    /// For each peer: `true` if that peer sends new grants to this process. Otherwise this process gets them when the
+    /// two connect.
     pub(crate) linked: Vec<bool>,
     /// Messages that were posted and are held until the next flush.
     pub(crate) unflushed: Vec<u32>,

@@ -143,8 +143,8 @@ impl World {
     }
 
     /// Crashes the process now, if it is up. Its memory and its queues are lost at once. Messages that left its NIC
-    /// before still arrive, however late, and land until their target revokes the access or connects to the next life.
-    /// Peers notice the crash when their retries are exhausted. A harness that drives [`next`](World::next) gets
+    /// before may still arrive, however late, and land until their target revokes the access or connects to the next
+    /// life. Peers notice the crash when their retries are exhausted. A harness that drives [`next`](World::next) gets
     /// [`Due::Crashed`].
     pub fn crash(&self, process: ProcessId) {
         self.state.borrow_mut().crash(process);
@@ -160,8 +160,8 @@ impl World {
     }
 
     /// Cuts the path from one process to another until [`heal`](World::heal) or [`stop_faults`](World::stop_faults).
-    /// Messages on it are held, in order; the other direction works. Queue pairs break when their retries are
-    /// exhausted.
+    /// Messages on it are held, in order; the other direction works. Queue pairs with requests in flight break when
+    /// their retries are exhausted.
     pub fn cut_one_way(&self, from: ProcessId, to: ProcessId) {
         self.state.borrow_mut().sever(from, to);
     }

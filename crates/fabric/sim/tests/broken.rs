@@ -19,7 +19,7 @@ use stentor_fabric_sim::{NetworkModel, SimFabric};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bug {
     None,
-    /// Every other unsignalled write is posted after the next one.
+    /// The first unsignalled inline write after each poll is posted only at the next poll.
     ReordersWrites,
     /// A revocation is reported, but the access remains.
     IgnoresRevoke,
@@ -55,7 +55,7 @@ enum Bug {
     ForgetsWhoIsNotReached,
     /// The last of several copies is not made.
     ForgetsTheLastCopy,
-    /// Every other unsignalled write of a set is posted after the next one.
+    /// The first unsignalled write of a set after each poll is posted only at the next poll.
     ReordersSetWrites,
     /// The break of a set breaks a queue pair as well.
     SetBreaksQueuePairs,

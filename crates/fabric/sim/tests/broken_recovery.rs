@@ -37,13 +37,13 @@ enum Bug {
     DisturbsServices,
     /// A peer whose queue pair broke loses its access.
     ForgetsGrants,
-    /// Grants that a peer made while the connection was broken become known some time after the connection.
+    /// After a connection, the first three calls of `resolve` find nothing.
     HearsGrantsLate,
     /// A revocation clears the memory.
     ClearsAtRevoke,
     /// A revocation revokes everything that the peer was granted.
     RevokesTooMuch,
-    /// A revocation is not reported while the peer is not connected.
+    /// A revocation is ignored while a queue pair of the process is not ready.
     RevokesOnlyConnected,
     /// Every third notification is lost.
     LosesNotifications,
@@ -51,11 +51,11 @@ enum Bug {
     ResetsThreeTimes,
     /// Receives survive a reset.
     KeepsReceives,
-    /// READs from a crashed process succeed.
+    /// READs on a broken queue pair succeed.
     ReadsFromTheDead,
-    /// Nothing completes while a process is down.
+    /// No completion is reported while a queue pair of the process is not ready.
     WaitsForEverybody,
-    /// The third life of a process connects to no peer.
+    /// From its third life on, process 1 connects to no peer.
     LivesTwice,
 }
 

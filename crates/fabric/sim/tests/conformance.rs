@@ -66,7 +66,7 @@ fn unordered() {
     assert_eq!(report.skipped(), skipped);
 }
 
-/// Runs the suite with each liberty alone, always taken, on an otherwise calm network.
+/// Runs the suite with one liberty at a time, or with fewer capabilities, on an otherwise calm network.
 #[test]
 fn each_liberty_alone() {
     let calm = NetworkModel::calm();

@@ -98,7 +98,7 @@ fn the_next_life_of_a_process_waits_for_the_end_of_the_previous_one() {
     b.connect(ProcessId(0), Service(99), QP).unwrap();
 }
 
-/// Cuts the connection of a peer after each message of the handshake, 50 times each.
+/// Cuts the connection of a peer before its first message, and after each of its first four, 50 times each.
 #[test]
 fn handshakes_that_end_anywhere_leave_nothing() {
     let mut raw = Raw::new();

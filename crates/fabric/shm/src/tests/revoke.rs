@@ -143,8 +143,8 @@ fn owner(directory: &TestDirectory) -> (ShmFabric, RegionId) {
     (fabric, written)
 }
 
-/// The peer writes the same number to all words, again and again, and records each successful number: see
-/// `child::writer`. It is stopped at any point, fenced and resumed. The recorded number is in the snapshot.
+/// The peer writes 1 to all words, then 2, and so on: see `child::writer`. It is stopped at any point, fenced and
+/// resumed. The last write that succeeded is in the snapshot.
 #[test]
 fn a_writer_stopped_in_the_middle_of_a_write_gets_an_error_or_its_write_is_in_the_snapshot() {
     let directory = TestDirectory::new();

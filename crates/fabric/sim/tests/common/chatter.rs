@@ -1,4 +1,4 @@
-//! Processes that use all verbs of the fabric for as long as they run.
+//! Processes that post WRITEs, WRITE_WITH_IMMs, READs and fetch-and-adds for as long as they run.
 
 use std::time::Duration;
 
