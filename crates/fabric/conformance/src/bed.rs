@@ -13,7 +13,7 @@ use stentor_fabric::{
 /// The reason why a case ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The fabric does not have this capability.
+    /// The fabric or the testbed does not have this capability.
     Skip(&'static str),
     /// The fabric violated the contract.
     Fail(String),
@@ -41,12 +41,12 @@ pub(super) fn called<R, E: Debug>(what: &str, result: Result<R, E>) -> Outcome<R
     result.map_err(|error| Stop::Fail(format!("{what} failed: {error:?}")))
 }
 
-/// Both ends of a queue pair between processes 0 and 1.
+/// Both ends of a queue pair, usually between processes 0 and 1.
 #[derive(Clone, Copy)]
 pub(super) struct QpPair {
-    /// The end at process 0.
+    /// The end at the first process.
     pub(super) a: QpId,
-    /// The end at process 1.
+    /// The end at the second process.
     pub(super) b: QpId,
 }
 
@@ -132,12 +132,12 @@ impl<T: Testbed> Bed<T> {
         }
     }
 
-    /// Returns the collected events of a process.
+    /// Removes and returns the collected events of a process.
     pub(super) fn events(&mut self, process: ProcessId) -> Vec<Event> {
         self.events[process.index()].drain(..).collect()
     }
 
-    /// Polls one process.
+    /// Collects the completions and events of one process, unless it is down.
     pub(super) fn collect(&mut self, process: ProcessId) {
         if self.down[process.index()] {
             return;
@@ -452,7 +452,7 @@ impl<T: Testbed> Bed<T> {
     }
 
     /// Returns all words as the CPU of their owner sees them. The last word is loaded first: if a thread of the fabric
-    /// writes in order meanwhile, no write appears without the earlier ones.
+    /// meanwhile executes writes at rising addresses, no write appears without the earlier ones.
     pub(super) fn words(&mut self, process: ProcessId, region: RegionId) -> Vec<u64> {
         let from_the_end = self.at(process).memory(region).iter().rev().map(|word| word.load(Ordering::Acquire));
         let mut words: Vec<u64> = from_the_end.collect();

@@ -120,8 +120,8 @@ pub(super) fn other_requests_keep_their_places<T: Testbed>(bed: &mut Bed<T>) -> 
     bed.eventually("the last values", |bed| bed.words(B, region)[..2] == [last | 1, last | 3])
 }
 
-/// If a merged WRITE is refused, its first request is reported as refused, and each other one as flushed. The queue
-/// pair works again after a reset.
+/// If a merged WRITE is refused, its first request is reported as refused, and each other one as flushed. Without order
+/// between writes, several may be refused. The queue pair works again after a reset.
 pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let region = bed.region(B, A, 1, 64, Some(Access::Write))?;
     let link = merging(bed, 16)?;

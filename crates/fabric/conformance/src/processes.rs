@@ -85,8 +85,8 @@ impl<F: Fabric> Testbed for Processes<F> {
     }
 }
 
-/// Returns one loopback address per process. No other testbed of this operating-system process has them, and other
-/// processes rarely do.
+/// Returns one loopback address per process. Up to 1024 testbeds of this operating-system process have different
+/// addresses, and other processes rarely have the same ones.
 #[must_use]
 pub fn loopback_addresses(count: usize, port: u16) -> Vec<Option<SocketAddr>> {
     static NEXT: AtomicU16 = AtomicU16::new(0);

@@ -9,7 +9,7 @@ use super::bed::{Outcome, Stop};
 pub enum Verdict {
     /// The fabric kept the contract.
     Passed,
-    /// The case was skipped, because the fabric lacks this capability.
+    /// The case was skipped, because the fabric or the testbed lacks this capability.
     Skipped(&'static str),
     /// The fabric violated the contract. The text describes the expected and the actual behaviour.
     Failed(String),

@@ -70,7 +70,8 @@ impl Writing {
             let source = if data.len() <= bed.at(A).capabilities().inline_bytes.min(200) as usize {
                 Source::Inline(&data)
             } else {
-                // The staging area has one slot per request of the send queue, so a free request implies a free slot.
+                // The staging area has one slot per slot of the send queue, so a free slot of the queue implies a free
+                // one of the area.
                 let first = (id % u64::from(DEPTH)) as usize * record_words(MAX_WORDS * 8);
                 bed.store(A, self.staging, first, &record);
                 Source::Region(span(self.staging, first, record.len()))

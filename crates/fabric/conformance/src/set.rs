@@ -260,7 +260,7 @@ pub(super) fn in_order_at_each_target<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let mut done = 0;
     for n in 1..WORDS as u64 {
         let mut targets = Vec::new();
-        // Every third write has only one target.
+        // Two of three writes have only one target.
         for peer in [B, C].into_iter().filter(|peer| n % 3 != u64::from(peer.0)) {
             targets.push(trio.target(bed, peer, n as usize)?);
         }
@@ -330,7 +330,7 @@ pub(super) fn who_is_gone_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         let (b, c) = (trio.target(bed, B, 3)?, trio.target(bed, C, 3)?);
         bed.crash(C);
         if round % 2 == 0 {
-            // The crash is detected even without a write.
+            // The other rounds post no write: the crash is detected nevertheless.
             let posted = trio.post(bed, (9_000 + round, true), &[round], &[b, c]);
             check(matches!(posted, Ok(()) | Err(PostError::NotReady { .. })), || {
                 format!("to a dead process: {posted:?}")

@@ -136,7 +136,7 @@ pub struct NetworkModel {
 impl NetworkModel {
     /// Returns a model in which every message and every revocation takes `delay_ns`, and the NICs and processors take
     /// no time. Only the delays of sets are random. The model is for tests that count exactly or measure latencies in
-    /// hops. Of the liberties that the contract permits it takes one: messages leave only at `flush`, `poll` or `wait`.
+    /// hops. It takes one of the liberties that the contract permits: messages leave only at `flush`, `poll` or `wait`.
     #[must_use]
     pub fn uniform(delay_ns: u64) -> Self {
         NetworkModel {

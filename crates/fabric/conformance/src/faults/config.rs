@@ -5,11 +5,12 @@
 pub struct Faults {
     /// Seed of all random choices.
     pub seed: u64,
-    /// Maximum number of polls for which a completion is held back. The number of polls is drawn for each completion.
-    /// If the maximum is 0, no completion is held back, and completions are not reordered.
+    /// Maximum number of polls until a completion is reported, including the poll that collects it from the fabric. The
+    /// number is drawn for each completion. If the maximum is 0, no completion is held back, and completions are not
+    /// reordered.
     pub hold_polls: u32,
-    /// `true` to reorder tagged sends before they are posted, and also WRITE_WITH_IMMs if writes have no order. This
-    /// emulates fabrics that do not promise send-after-send.
+    /// `true` to reorder signalled tagged sends before they are posted, and also WRITE_WITH_IMMs if writes have no
+    /// order. This emulates fabrics that do not promise send-after-send.
     pub arrivals: bool,
     /// Maximum number of completions that are kept until they are polled. Further completions are lost. With
     /// [`all_complete`](Faults::all_complete), exceeding this number overruns the queue instead.

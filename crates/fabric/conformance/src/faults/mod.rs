@@ -1,5 +1,5 @@
-//! A wrapper that reorders requests and completions. It emulates the reordering that EFA permits on fabrics that do not
-//! reorder.
+//! A wrapper that reorders requests and completions. On a fabric that does not reorder, it emulates the reordering that
+//! EFA permits.
 
 mod config;
 mod ledger;
@@ -59,7 +59,7 @@ enum What {
 }
 
 /// Wraps a fabric whose completions come in order, or nearly so, and reports them in an order drawn from a seed. Every
-/// rule of the contract holds, except for the order of completions in rule 1, which EFA does not promise either.
+/// rule of the contract holds, because the contract does not promise that completions come in the order of posting.
 ///
 /// Only tests use the wrapper, because it allocates.
 pub struct FaultInjector<F> {
@@ -74,7 +74,7 @@ pub struct FaultInjector<F> {
     regions: Vec<RegionId>,
     /// Outstanding requests, if `all_complete` is set.
     ledger: Ledger,
-    /// `true` once the completion queue has overrun and every call fails.
+    /// `true` once the completion queue has overrun, after which nothing can be posted, connected or reset.
     overran: bool,
     /// Events that the wrapper itself generates.
     events: VecDeque<Event>,
@@ -141,8 +141,8 @@ impl<F: Fabric> FaultInjector<F> {
         self.lost
     }
 
-    /// Returns whether more requests were outstanding than the completion queue holds, after which every call fails:
-    /// see [`all_complete`](Faults::all_complete).
+    /// Returns whether more requests were outstanding than the completion queue holds, after which nothing can be
+    /// posted, connected or reset: see [`all_complete`](Faults::all_complete).
     pub fn has_overrun(&self) -> bool {
         self.overran
     }
