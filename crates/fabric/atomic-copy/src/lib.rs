@@ -3,8 +3,9 @@
 //! [`PageMemory`] is page-aligned memory that consists of shared words and that a device can register.
 //!
 //! A copy loads or stores each shared word in one access, in no particular order, so no reader sees a torn word. Short
-//! copies are a loop of relaxed atomic accesses. Long copies use the processor's string instruction, which also
-//! accesses each word in one access and needs half as much time as the loop.
+//! copies are a loop of relaxed atomic accesses. On x86-64, copies of 128 words or more use the processor's string
+//! instruction, unless the positions of the two sides make it slow. It also accesses each word in one access and needs
+//! half as much time as the loop.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 #[cfg(not(loom))]

@@ -12,17 +12,17 @@ pub enum Error {
         /// Number of bytes needed.
         need: usize,
     },
-    /// The opcode belongs to none of RC, UC and UD.
+    /// The opcode is none of RC, UC and UD, and not that of a congestion notification.
     UnknownOpcode(u8),
     /// The version of the transport header is not 0.
     TransportVersion(u8),
     /// The IP version is neither 4 nor 6, or the family of an address does not fit.
     IpVersion(u8),
-    /// The packet has IPv4 options or IPv6 extension headers, which RoCEv2 does not allow.
+    /// The IPv4 header does not have 20 bytes: RoCEv2 allows no options.
     IpOptions,
     /// The packet is a fragment; RoCEv2 packets are never fragmented.
     Fragment,
-    /// The IP protocol is not UDP.
+    /// The IP protocol is not UDP. IPv6 extension headers count as other protocols.
     NotUdp(u8),
     /// The UDP destination port is not 4791.
     Port(u16),

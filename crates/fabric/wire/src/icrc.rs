@@ -21,8 +21,9 @@ const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
 const ONES: usize = 8;
 /// Offset of the byte with FECN and BECN in a BTH.
 const CONGESTION: usize = 4;
-/// Maximum length of a packet whose rest is copied to the end of its masked headers, so that both are hashed in one
-/// call. The copy costs less than the end of a second call, where `crc32fast` folds its wide registers into one.
+/// Maximum number of covered bytes, including the leading ones, that are hashed in one call: the rest of such a packet
+/// is copied to the end of its masked headers. The copy costs less than the end of a second call, where `crc32fast`
+/// folds its wide registers into one.
 const FIRST: usize = 128;
 /// Room after the masked headers of a short packet over IPv4, in bytes.
 const V4_ROOM: usize = FIRST - ONES - (20 + 8 + BTH_BYTES);
@@ -290,7 +291,7 @@ pub fn solve_ip_id(envelope: &Envelope, transport: &[u8], icrc: u32) -> Option<u
 /// single packet would have. That is 0 on an unconnected socket that never fragments. The ICRC of each packet follows
 /// from the ICRC with identification 0 by a difference that depends only on the length.
 ///
-/// A receiver that does not see the identification, and accepts any of the few possible ones, accepts one of 2^28
+/// A receiver that does not see the identification, and accepts any of the few possible ones, accepts about one of 2^28
 /// randomly damaged packets instead of one of 2^32. Such a receiver detects every single wrong bit. In a packet of 4096
 /// bytes the whole ICRC detects any two wrong bits, but here some pairs look like another identification.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -17,7 +17,8 @@ pub struct Packet<T> {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Checks that the opcode is known, and that all its headers, the pad and the ICRC are present.
+    /// Checks that the opcode and the transport version are known, and that all headers, the pad and the ICRC are
+    /// present.
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::UnknownOpcode`], [`Error::TransportVersion`].

@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// Calls every function that reads a packet.
+/// Calls the functions that parse and display a packet.
 fn look(bytes: &[u8]) {
     if let Ok(packet) = IpPacket::new_checked(bytes) {
         let _ = (packet.is_intact(), packet.to_string());

@@ -13,7 +13,7 @@ use stentor_wire::{Bth, Envelope, Headers, MAX_TRANSPORT_BYTES, Message, Packet,
 const ROUNDS: usize = 31;
 /// Number of operations of each kind in a round.
 const TURNS: u32 = 2000;
-/// Number of trials, of which the best counts, because other users of the machine disturb some of them.
+/// Maximum number of trials. One within the bound suffices, because other users of the machine disturb some of them.
 const TRIALS: usize = 5;
 /// Encoding or decoding a packet may take this factor times the time of a bare CRC, plus `MORE_NS` nanoseconds.
 const TIMES: f64 = 1.5;

@@ -31,7 +31,7 @@ pub(crate) fn packets_of(file: &Path) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Returns the committed captures, and those of `../shared/golden` if that folder exists.
+/// Returns the committed captures, and those of the folder `shared/golden` beside the repository, if it exists.
 pub(crate) fn captures() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let list = |folder: &Path| {
