@@ -80,7 +80,8 @@ pub struct WorkCompletion {
     pub status: WorkStatus,
     /// Vendor-specific error code of the NIC.
     pub vendor_error: u32,
-    /// Kind of the operation; `None` if the operation failed, because the device then does not report its kind.
+    /// Kind of the operation; `None` if the operation failed, because the device then does not report its kind, or if
+    /// this crate does not know the kind.
     pub opcode: Option<Opcode>,
     /// Number of bytes received.
     pub bytes: u32,

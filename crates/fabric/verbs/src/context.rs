@@ -21,7 +21,7 @@ pub(crate) struct Handle<T>(pub(crate) NonNull<T>);
 // created it.
 unsafe impl<T> Send for Handle<T> {}
 // SAFETY: libibverbs also guarantees that several threads may call verbs on one object at once; providers lock.
-// Destroying an object requires `&mut` (in `Drop`).
+// Destroying an object requires `&mut` (in `Drop`) or its ownership.
 unsafe impl<T> Sync for Handle<T> {}
 
 impl<T> Handle<T> {
@@ -280,8 +280,8 @@ impl Context {
     }
 }
 
-/// Returns the error with which the device file cannot be opened, if the file exists. libibverbs does not report this
-/// error: after a failure it tries other paths, and finally reports that there is no device.
+/// Opens the device file and returns the error, or `None` if it can be opened or there is no such file. libibverbs does
+/// not report this error: after a failure it tries other paths, and finally reports that there is no device.
 fn closed(name: &str) -> Option<Errno> {
     let devices = device::devices(Path::new(device::ROOT));
     let file = devices.into_iter().find(|device| device.name == name)?.file?;

@@ -10,7 +10,7 @@ use crate::sys;
 /// An asynchronous event of a device or of an object created on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceEvent {
-    /// A queue pair entered the error state because of an action of this end or of its peer.
+    /// A queue pair entered the error state.
     QueuePair {
         /// Number of the queue pair.
         number: u32,

@@ -5,9 +5,9 @@
 //! it recognizes by their numbers. Numbers of [`FIRST`] and above belong to annexes, in blocks of [`BLOCK`]. Smaller
 //! numbers belong to the main endpoint. No endpoint therefore processes a packet of another one.
 //!
-//! Packets that are handed over wait in memory, up to the size of a socket's buffer. Packets that do not fit are lost,
-//! as on any network. A descriptor becomes readable when packets wait. Packets for annexes arrive only while the main
-//! endpoint is driven.
+//! Up to 8 MiB of packets for an annex wait in memory. Packets that do not fit are lost, as on any network. The
+//! descriptor of the annex is readable while packets wait. Packets for annexes arrive only while the main endpoint is
+//! driven.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -107,7 +107,7 @@ impl Junction {
         Ok((annex, main))
     }
 
-    /// Hands a packet over if it is for the queue pair of an annex. Returns whether the packet was handed over.
+    /// Hands a packet over if it is for the queue pair of an annex. Returns `false` if it is not.
     #[inline]
     pub(super) fn takes(&self, arrival: &Arrival<'_>) -> bool {
         // The high byte of the number excludes packets of the main endpoint, so these cost nothing more.
@@ -268,7 +268,7 @@ mod tests {
 
     /// Returns whether the junction hands the packet over.
     fn goes(junction: &Junction, transport: &[u8]) -> bool {
-        let envelope = Envelope::plain(HERE, 1, HERE).expect("both are of one kind");
+        let envelope = Envelope::plain(HERE, 1, HERE).expect("both addresses are of one family");
         junction.takes(&Arrival { envelope, transport, check: Check::Whole })
     }
 
@@ -281,7 +281,7 @@ mod tests {
     fn is_readable(annex: &Annex) -> bool {
         let descriptor = annex.descriptor();
         poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
-            .expect("it looks")
+            .expect("the descriptor can be polled")
             > 0
     }
 

@@ -8,7 +8,7 @@ use stentor_wire::Envelope;
 
 use crate::endpoint::Check;
 
-/// Probabilities from 0 to 1 of the faults of a packet.
+/// Faults of packets. The probabilities are from 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Chances {
     /// Probability that the packet is lost.
@@ -42,7 +42,7 @@ pub struct Faults {
     pub to: Vec<IpAddr>,
 }
 
-/// A packet that is held back.
+/// A packet that waits in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     pub(crate) envelope: Envelope,
@@ -88,7 +88,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
 
     /// Adds a packet at time `now`, in nanoseconds.
     pub fn push(&mut self, now: u64, mut parcel: P) {
-        // This packet overtakes every waiting packet.
+        // This packet counts as overtaking every waiting packet.
         for (_, overtakers, _) in &mut self.waiting {
             *overtakers = overtakers.saturating_sub(1);
         }

@@ -13,8 +13,8 @@ const RAW_IP: u32 = 101;
 /// Magic number of a pcap file with nanoseconds.
 const MAGIC: u32 = 0xa1b2_3c4d;
 
-/// A file that accepts each batch of whole packets completely or not at all. If a disk becomes full, a partly written
-/// batch is truncated.
+/// A file that accepts each batch of whole packets completely or not at all. If a batch is written only partly, for
+/// example because the disk is full, that part is removed again.
 #[derive(Debug)]
 struct Batches {
     file: File,
@@ -52,11 +52,12 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// Creates the file. If `path` is an existing pipe or device, opens it for writing, so that `wireshark -k -i PIPE`
-    /// can read packets at once.
+    /// Creates the file. If `path` is an existing pipe or character device, opens it for writing, so that `wireshark -k
+    /// -i PIPE` can show packets during the capture.
     ///
     /// # Errors
-    /// Returns an error if a regular file exists already, or the error of the operating system.
+    /// Returns an error if `path` exists and is neither a pipe nor a character device, or the error of the operating
+    /// system.
     pub fn create(path: &Path) -> io::Result<Pcap> {
         let file = File::create_new(path).or_else(|error| match std::fs::metadata(path) {
             Ok(there) if there.file_type().is_fifo() || there.file_type().is_char_device() => {
@@ -75,7 +76,7 @@ impl Pcap {
         Ok(Pcap { file, record: Vec::new(), error: None, broken: false })
     }
 
-    /// Adds a packet with the current time.
+    /// Adds a packet with the current time, unless an earlier write failed.
     pub fn write(&mut self, envelope: &Envelope, transport: &[u8]) {
         if !self.broken {
             self.error = self.try_write(envelope, transport).err();
@@ -83,7 +84,7 @@ impl Pcap {
         }
     }
 
-    /// Adds a packet, which begins with its IP header.
+    /// Adds a packet, which begins with its IP header, unless an earlier write failed.
     pub fn write_packet(&mut self, bytes: &[u8]) {
         if !self.broken {
             self.error = self.try_write_bytes(&[], bytes).err();
@@ -118,7 +119,7 @@ impl Pcap {
     /// Writes buffered packets to the file.
     ///
     /// # Errors
-    /// Returns the first error of any write, unless it was already returned.
+    /// Returns the first error of this or an earlier write, unless it was already returned.
     pub fn finish(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),

@@ -1,5 +1,5 @@
-//! The sockets of one address. One socket receives all packets for UDP port 4791, and another sends all packets from
-//! one source port.
+//! The sockets of one address. One socket receives all packets for UDP port 4791. Another one sends packets from one
+//! source port, and a third one sends runs from the same source port.
 
 use std::io;
 use std::net::IpAddr;
@@ -19,8 +19,8 @@ use crate::endpoint::{Arrival, Check, Outbox};
 /// Lowest source port. Source ports only influence the choice of a path in the network. By convention they are dynamic
 /// ports (Linux `rdma_flow_label_to_udp_sport`).
 const FIRST_SOURCE_PORT: u16 = 0xc000;
-/// Requested size of the socket buffers for receiving and sending, in bytes. The kernel limits it to
-/// `net.core.rmem_max` and `wmem_max`.
+/// Requested size of the socket buffers for receiving and sending, in bytes. For processes without CAP_NET_ADMIN, the
+/// kernel limits it to `net.core.rmem_max` and `wmem_max`.
 const BUFFER: i32 = 8 << 20;
 
 /// The sockets of one address.
@@ -467,7 +467,7 @@ pub(super) fn enlarge_sending(fd: &OwnedFd) {
     enlarge(fd, SENDING);
 }
 
-/// Binds a socket to a port from which only sockets of this process send.
+/// Binds a socket to a free source port, or to one that another socket with SO_REUSEPORT of the same user has.
 fn bind_some(fd: &OwnedFd, address: IpAddr, entropy: u16) -> io::Result<u16> {
     sys::set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     for attempt in 0..0x4000 {

@@ -13,14 +13,14 @@ use super::settings::Budget;
 use crate::endpoint::{Arrival, Check, Endpoint, Outbox};
 
 /// Budget of packets that are received before timers advance and packets are sent. It ensures that a flood blocks
-/// neither timers nor sending. At most one datagram more is received.
+/// neither timers nor sending. The datagram that exceeds the budget is still received completely.
 const INTAKE: Budget = Budget { packets: 256, bytes: 1 << 20 };
 /// Pause before the pump sends packets again for which the kernel had no room. It must poll, because no descriptor
 /// reports room on every path.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 /// Maximum number of packets in one outgoing batch.
 const OUTBOX: usize = 32;
-/// Number of batches sent before packets are received again.
+/// Maximum number of batches sent before packets are received again.
 const BURSTS: usize = 8;
 
 /// Drives an endpoint over sockets.
@@ -197,7 +197,8 @@ impl Pump {
         true
     }
 
-    /// Returns the time for which no timer expires, at most `longest`.
+    /// Returns the time for which the caller may sleep: until the next timer expires, but at most `longest`, and not at
+    /// all if packets wait to be processed or sent.
     #[must_use]
     pub fn idle(&self, endpoint: &Endpoint, longest: Duration) -> Duration {
         let longest = match &self.port {

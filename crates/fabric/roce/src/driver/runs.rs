@@ -1,5 +1,5 @@
 //! Runs: packets to one destination that the kernel accepts as one buffer. The kernel splits a run on output. If the
-//! receiver is on the same host, it need not split the run at all.
+//! receiver is on the same host, the kernel need not split the run at all.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -35,7 +35,7 @@ pub(super) struct Sent {
     pub(super) in_runs: u64,
     /// Number of refused runs.
     pub(super) refused_runs: u64,
-    /// Number of times that there was no room.
+    /// Number of periods in which there was no room.
     pub(super) full: u64,
 }
 
@@ -206,7 +206,7 @@ impl Sender {
         });
     }
 
-    /// Adds a note, unless one of this destination and kind was added before.
+    /// Adds a note, unless one of this destination and kind was added before or too many notes wait to be read.
     fn say(&mut self, about: (IpAddr, bool), words: impl FnOnce() -> String) {
         if self.notes.len() < MOST_NOTES && self.said.insert(about) {
             self.notes.push_back(words());

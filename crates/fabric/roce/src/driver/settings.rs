@@ -26,7 +26,7 @@ pub enum Mode {
 /// The reason why the sockets could not be opened.
 #[derive(Debug, Error)]
 pub enum PortError {
-    /// Another process has the port.
+    /// The port is in use.
     #[error(
         "{address}:{UDP_PORT} is in use by another process; configure a different address for each process of a host"
     )]
@@ -34,7 +34,8 @@ pub enum PortError {
         /// The address.
         address: IpAddr,
     },
-    /// No endpoint of this process has the port, or the maximum number of endpoints beside the main one is reached.
+    /// The main endpoint of the [`Junction`](super::Junction) is not open, or it has the maximum number of endpoints
+    /// beside it.
     #[error(
         "no endpoint of this process can receive for this one; start the main endpoint first, and at most 15 others beside it"
     )]

@@ -14,7 +14,7 @@ use stentor_wire::ICRC_BYTES;
 
 /// Number of datagrams in one system call.
 pub(crate) const BATCH: usize = 32;
-/// Room for a datagram, in bytes: the longest transport part that can follow an IP and a UDP header.
+/// Room for a datagram, in bytes: the longest IPv4 header, a UDP header, and the longest transport part.
 pub(crate) const ROOM: usize = stentor_wire::MAX_TRANSPORT_BYTES + 60 + 8;
 /// Room for a run that arrives as one datagram, in bytes: the longest payload of UDP, in whole pages.
 const RUN_ROOM: usize = 64 << 10;
@@ -153,7 +153,7 @@ pub(crate) struct Outgoing<'a> {
     /// Bytes that precede `bytes`.
     pub(crate) head: &'a [u8],
     pub(crate) bytes: &'a [u8],
-    /// Replacement of the last four bytes.
+    /// Replacement of the last four bytes of `bytes`.
     pub(crate) icrc: Option<[u8; ICRC_BYTES]>,
 }
 
@@ -296,7 +296,8 @@ impl Inbox {
         next
     }
 
-    /// Receives up to [`BATCH`] datagrams. Returns their number, which is 0 if none is waiting.
+    /// Receives up to [`BATCH`] datagrams. Returns their number, which is 0 if none is waiting or the call was
+    /// interrupted.
     pub(crate) fn fill(&mut self, fd: &OwnedFd) -> io::Result<usize> {
         self.taken.clear();
         self.next = 0;

@@ -23,7 +23,7 @@ impl Responder {
             }
             Reply::Read(reading) => {
                 if make_read(making, domain, reading).is_err() {
-                    // The access was revoked while the response was being sent.
+                    // The access was revoked after the READ was accepted.
                     let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
                     let psn = reading.first.plus(reading.packet);
                     make(making, psn, Response::Acknowledge(Aeth { syndrome, msn: reading.msn }));
@@ -87,8 +87,8 @@ mod tests {
     use super::super::{Arrival, Check, Endpoint, Outbox, Path};
     use super::*;
 
-    /// Like a repeated request, a repeated response must be sent outside of runs. The first response may have been lost
-    /// because a device on the path drops packets of runs.
+    /// Like a repeated request, a repeated READ response must be sent outside of runs. The first response may have been
+    /// lost because a device on the path drops packets of runs.
     #[test]
     fn a_repeated_response_leaves_outside_of_runs() {
         let (here, there) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());

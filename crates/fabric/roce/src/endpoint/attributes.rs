@@ -45,19 +45,19 @@ pub struct Sending {
     pub first_psn: Psn,
     /// Code t of the transport timeout 4.096 µs · 2^t, below 32; 0 means no timeout.
     pub timeout: u8,
-    /// Maximum number of consecutive timeouts, at most 7.
+    /// Maximum number of consecutive retries after timeouts, at most 7.
     pub retries: u8,
-    /// Maximum number of consecutive "receiver not ready" NAKs, at most 7; 7 means unlimited.
+    /// Maximum number of consecutive retries after "receiver not ready" NAKs, at most 7; 7 means unlimited.
     pub rnr_retries: u8,
     /// Maximum number of outstanding READs and atomics, 1 to 128.
     pub max_rd_atomic: u8,
     /// Maximum number of packets in flight, at most 2^22.
     pub window: u32,
-    /// `true` if a WRITE of several packets without an immediate is sent as separate WRITEs of one packet each. All of
-    /// them except the last have the same length. Such packets can be sent in one run; FIRST, MIDDLE and LAST packets
-    /// cannot.
+    /// `true` if a reliable connection sends a WRITE of several packets without an immediate as separate WRITEs of one
+    /// packet each. All of them except the last have the same length. Such packets can be sent in one run; FIRST,
+    /// MIDDLE and LAST packets cannot.
     pub apart: bool,
-    /// `true` if adjacent WRITEs are merged into one.
+    /// `true` if adjacent WRITEs of a reliable connection may be merged into one.
     pub merges: bool,
 }
 
@@ -84,14 +84,15 @@ impl Sending {
     }
 }
 
-/// A request that was unanswered when its queue pair broke by timeouts.
+/// A request that was unanswered when its queue pair broke, either by timeouts or after the peer had been silent for
+/// long.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Unanswered {
     /// The path to the peer.
     pub path: Path,
     /// Length of the request, in bytes.
     pub bytes: u32,
-    /// Length of the longest request that the peer had answered before, in bytes.
+    /// Length of the longest request that the peer had answered on this connection, in bytes.
     pub longest: u32,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Finished {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Frees {
-    /// All work requests up to this number.
+    /// The slots of all work requests up to this number.
     Send(u64),
     Receive,
 }

@@ -2,8 +2,8 @@
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident;)+) => {
-        /// Counters of one endpoint since its creation. A dropped packet is counted once, under the first cause that is
-        /// found.
+        /// Counters of one endpoint since its creation. Most dropped packets are counted once, under the first cause
+        /// that is found.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)+
@@ -20,17 +20,17 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets created for sending.
+    /// Packets created for sending, except congestion notifications.
     sent;
     /// Packets received, including dropped ones.
     received;
-    /// Dropped packets that are not valid.
+    /// Dropped packets that are too short or have an unknown opcode or version.
     malformed;
     /// Dropped packets with a wrong ICRC.
     bad_icrc;
     /// Dropped packets to an unknown queue pair.
     unknown_qp;
-    /// Dropped packets to a queue pair that is not ready to receive.
+    /// Dropped packets that a queue pair does not process in its state.
     not_ready;
     /// Dropped packets from an address that is not the peer's.
     wrong_source;
@@ -42,13 +42,13 @@ counters! {
     ghost_responses;
     /// Dropped acknowledgements and responses to a request that was already acknowledged.
     stale_responses;
-    /// Dropped READ responses and atomic acknowledgements that have a wrong length or do not match the operation.
+    /// Dropped responses that have a wrong length, do not match the operation, or have a reserved syndrome.
     wrong_responses;
-    /// Duplicate requests that were acknowledged or answered again.
+    /// Duplicate requests. A reliable connection acknowledges or answers them again; an unreliable one drops them.
     duplicates;
-    /// Dropped duplicates of a request whose response is no longer kept.
+    /// Dropped duplicates of READs and atomics to which no kept response fits.
     unrepeatable;
-    /// Dropped requests that arrived after a gap.
+    /// Dropped requests after a gap, and on unreliable connections other packets of an incomplete message.
     out_of_order;
     /// Dropped repetitions of READs and atomics beyond the number that the queue pair answers at a time.
     overload;
@@ -68,9 +68,9 @@ counters! {
     sequence_naks_sent;
     /// Sequence error NAKs received.
     sequence_naks_received;
-    /// Request packets sent again.
+    /// Request packets sent again, except as probes.
     retransmitted;
-    /// Probes sent, which ask for the peer's progress by repeating a packet.
+    /// Packets sent as probes, which make the peer report its progress.
     probes;
     /// Transport timeouts.
     timeouts;

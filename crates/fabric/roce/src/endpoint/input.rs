@@ -13,7 +13,7 @@ use super::retransmission::Hearing;
 /// The way in which the ICRC of a packet can be checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
-    /// All header fields are known.
+    /// All header fields that the ICRC covers are known.
     Whole,
     /// All header fields except the IPv4 identification are known. The envelope has the identification that follows
     /// from the packet's position in its datagram. If that one is correct, the check is as strong as with
@@ -41,8 +41,8 @@ const CONGESTION_EXPERIENCED: u8 = 3;
 const PKEY_MASK: u16 = 0x7fff;
 
 impl Endpoint {
-    /// Processes a received packet. No packet can make this function panic or access memory to which the peer was not
-    /// granted access.
+    /// Processes a received packet. No packet can make this function panic, or access memory outside the grants to the
+    /// peer and the memory of posted work.
     pub fn receive(&mut self, now: u64, arrival: &Arrival<'_>) {
         self.counters.received += 1;
         let Ok(packet) = Packet::new_checked(arrival.transport) else {

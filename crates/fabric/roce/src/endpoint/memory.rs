@@ -11,7 +11,7 @@ use stentor_atomic_copy as copy;
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
 
-/// A set of queue pairs and regions that may be used together.
+/// The number of a protection domain. A key to a region is valid only on the queue pairs of one domain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ProtectionDomain(pub u32);
 
@@ -119,8 +119,9 @@ impl Memory {
         self.keys.iter_mut().filter(|key| key.region == region).for_each(|key| key.live = false);
     }
 
-    /// Creates a key to a region for the queue pairs of a protection domain. `entropy` makes the keys of different
-    /// lives of a process differ. Returns `None` if all [`MAX_KEYS`](Memory::MAX_KEYS) indices are in use or exhausted.
+    /// Creates a key to a region for the queue pairs of a protection domain. `entropy`, if it is random, makes it
+    /// unlikely that keys of different lives of a process are equal. Returns `None` if all
+    /// [`MAX_KEYS`](Memory::MAX_KEYS) indices are in use or exhausted.
     ///
     /// # Panics
     /// Panics if the region does not exist.

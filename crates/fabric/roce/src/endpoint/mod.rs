@@ -7,23 +7,23 @@
 //!
 //! # Choices that the specification leaves open
 //! - **Acknowledgements** are requested by signalled requests, after every quarter of the window, and by the packet
-//!   that fills it. Acknowledgements that were not sent yet are coalesced into one.
-//! - **Loss**: go-back-N. Besides the transport timeout there are probes. If no response arrives for four round trips,
-//!   the last packet is sent again with AckReq, which detects lost packets at the end long before the timeout. Later
-//!   probes also send the oldest packet, because a responder reports a gap only once and that report may be lost.
-//!   Probes do not count as retries.
+//!   that fills the window. Consecutive acknowledgements that were not sent yet are coalesced into one.
+//! - **Loss**: go-back-N. Besides the transport timeout there are probes. If no response arrives for four round trips
+//!   (at least 0.5 ms), the last packet is sent again with AckReq, which detects lost packets at the end long before
+//!   the timeout. Later probes also send the oldest packet, because a responder reports a gap only once and that report
+//!   may be lost. Probes do not count as retries.
 //! - **Congestion**: each queue pair has a window of packets. A notification (CNP) halves the window, but leaves at
 //!   least one packet. A loss while packets wait in a queue, which the round-trip time reveals, also halves it. Other
-//!   losses reduce it less (`window.rs`). Each acknowledged window adds one packet. A packet marked "congestion
-//!   experienced" is answered with a CNP, at most one per queue pair and 50 µs.
+//!   losses reduce it by at most half (`window.rs`). Each acknowledged window adds one packet. A packet marked
+//!   "congestion experienced" is answered with a CNP, at most one per queue pair and 50 µs.
 //! - **READs** longer than 32 packets are requested in pieces of 32 packets. Each piece is a separate READ for the
 //!   responder.
 //! - **Credits** are not counted: the endpoint sends 31, "unlimited", and ignores the peer's credits.
 //! - **Local errors of the responder**: there is one such error, because completion queues cannot overflow and memory
 //!   faults are not detected. It occurs if the memory of the receive for a SEND is no longer registered. The responder
 //!   answers with "remote operational error" and breaks the queue pair (class A of the specification's table of
-//!   responder errors). On an unreliable connection it sends no answer. A requester with more READs and atomics
-//!   outstanding than `max_dest_rd_atomic` is refused with "invalid request".
+//!   responder errors). On an unreliable connection it sends no answer. A READ or atomic is refused with "invalid
+//!   request" if the responses to `max_dest_rd_atomic` others are still to be sent.
 //! - **SEND with invalidate** is refused as an invalid request: no peer may invalidate a key of this endpoint.
 
 mod answers;
@@ -76,7 +76,7 @@ pub struct Endpoint {
     broken: VecDeque<QpId>,
     /// Queue pairs for which a congestion notification is due.
     notices: VecDeque<u32>,
-    /// `true` if memory has changed or a request has completed since the flag was last cleared.
+    /// `true` if memory may have changed or a request may have completed since the flag was last cleared.
     landed: bool,
     places: Places,
 }
@@ -106,7 +106,8 @@ impl Endpoint {
         &self.counters
     }
 
-    /// Returns the next completion, and frees the slot of its request in the send or receive queue.
+    /// Returns the next completion, and frees its slot in the receive queue, or in the send queue its slot and those of
+    /// all earlier requests.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         let finished = self.completions.take()?;
@@ -125,12 +126,13 @@ impl Endpoint {
         !self.completions.is_empty()
     }
 
-    /// Returns whether a peer changed memory, or a request completed, since the last call.
+    /// Returns whether a peer may have changed memory, or a request may have completed, since the last call.
     pub fn take_landed(&mut self) -> bool {
         std::mem::take(&mut self.landed)
     }
 
-    /// Returns whether, since the last call, a solicited receive completed or any request completed with an error.
+    /// Returns whether, since the last call, a solicited receive completed, or any request or receive completed with an
+    /// error.
     pub fn take_solicited(&mut self) -> bool {
         std::mem::take(&mut self.completions.solicited)
     }

@@ -6,10 +6,11 @@
 //! parts, or several runs as one datagram. Such a path is detected when a packet matches a position other than the one
 //! at which it arrived. That packet is dropped like a damaged one, and the requester retransmits it. Afterwards,
 //! packets from that peer may have the identification 0, or the one after that of the previous packet. After a lost
-//! packet, the next packet is not accepted but re-establishes the position in the run.
+//! packet, the next packet of the run is dropped, but it re-establishes the position in the run.
 //!
 //! On such a path, damage therefore passes only if it looks like one particular other identification. If [`PATIENCE`]
-//! consecutive packets match their positions, the path counts as straight again.
+//! undamaged packets in succession match their positions, the path counts as straight again: packets must match their
+//! positions.
 
 use std::net::IpAddr;
 

@@ -7,7 +7,7 @@ use super::attributes::State;
 use super::responder::Receive;
 use super::work::{Data, Request, Work};
 
-/// Translates a state to a state of the contract. A queue pair that accepts no work until it is reset counts as broken.
+/// Translates a state to a state of the contract. [`State::Reset`] counts as broken, like [`State::Error`].
 fn not_ready(qp: QpId, state: State) -> PostError {
     let is_broken = matches!(state, State::Reset | State::Error);
     PostError::NotReady { qp, state: if is_broken { QpState::Error } else { QpState::Connecting } }
@@ -60,7 +60,7 @@ impl Endpoint {
         if is_inside { Ok(()) } else { Err(PostError::OutOfLocalRegion { region, offset, bytes: bytes.into() }) }
     }
 
-    /// Posts a receive, in [`State::Init`] or any later state.
+    /// Posts a receive, in any state except [`State::Reset`] and [`State::Error`].
     ///
     /// # Errors
     /// Returns a [`PostError`].
@@ -79,7 +79,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the number of posted work requests whose slots were not freed yet by a polled completion.
+    /// Returns the number of slots of posted work requests that no polled completion has freed yet. Merged requests
+    /// share a slot.
     #[must_use]
     pub fn send_queue_len(&self, id: QpId) -> u64 {
         self.qps.get(id.index()).map_or(0, |qp| qp.requester.next_number() - 1 - qp.requester.freed)

@@ -22,7 +22,7 @@ pub(crate) struct Qp {
     pub(crate) responder: Responder,
     /// `true` if the queue pair is in the list of those that may have packets to send.
     pub(crate) listed: bool,
-    /// Time at which the last congestion notification was sent, in nanoseconds.
+    /// Time at which the last congestion notification became due, in nanoseconds.
     pub(crate) notified_at: Option<u64>,
 }
 

@@ -4,8 +4,8 @@
 //! packet to make; a retransmission moves the cursor back. `una` is the oldest PSN that was not acknowledged (for a
 //! READ or atomic: not answered). `sent` is the PSN after the newest one that was ever sent.
 //!
-//! A WRITE that adjoins the previous one is merged with it if no packet of the previous one has been sent. Small
-//! adjacent WRITEs, such as records of a ring, therefore fill packets.
+//! A WRITE that adjoins the previous one may be merged with it if no packet of the previous one has been sent (see
+//! [`Requester::extend`]). Small adjacent WRITEs, such as records of a ring, therefore fill packets.
 //!
 //! Invariants: una ≤ sent ≤ next_psn; una ≤ cursor; the request at the front of the queue is not complete; the PSNs of
 //! the queue have no gaps.
@@ -72,7 +72,8 @@ impl Wqe {
     }
 
     /// Returns whether a following WRITE may be merged into this request: it is a WRITE without an immediate, it is not
-    /// signalled, and none of its packets was sent. `sent` is [`Requester::sent`].
+    /// signalled, none of its packets was sent, and it is neither empty nor of the maximum length. `sent` is
+    /// [`Requester::sent`].
     fn may_grow(&self, sent: Psn) -> bool {
         let plain = self.kind == RequestKind::Write && self.imm.is_none() && !self.signalled;
         plain && (1..MOST_MERGED).contains(&self.bytes) && !self.first.is_before(sent)
@@ -101,7 +102,7 @@ pub(crate) struct Requester {
     pub(crate) config: QpConfig,
     pub(crate) sending: Sending,
     pub(crate) queue: VecDeque<Wqe>,
-    /// Ids of requests that were merged into the next request, in the order of the queue.
+    /// Ids of requests that were merged into later ones, in the order of the queue.
     pub(crate) folded: VecDeque<u64>,
     /// Number of the request at the front of the queue, from 1.
     pub(crate) head: u64,
@@ -114,18 +115,18 @@ pub(crate) struct Requester {
     pub(crate) una: Psn,
     pub(crate) sent: Psn,
     pub(crate) cursor: Cursor,
-    /// Number of READs and atomics that were requested but not answered yet.
+    /// Number of READ requests (one for each piece) and atomics that were sent but not answered yet.
     pub(crate) asked: u32,
-    /// Number of packets since the last packet that requested an acknowledgement.
+    /// Number of packets sent since the last one that requested an acknowledgement.
     pub(crate) unasked: u32,
-    /// `true` from the start of a retransmission until the peer acknowledges progress.
+    /// `true` from the start of a retransmission until the peer acknowledges progress or is not ready to receive.
     pub(crate) recovering: bool,
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
     pub(crate) window: Window,
-    /// Length of the longest request that the peer has answered in this life, in bytes.
+    /// Length of the longest request that the peer has answered on this connection, in bytes.
     pub(crate) longest: u32,
-    /// Length of the request that was unanswered when the queue pair broke by timeouts, in bytes.
+    /// Length of the request that counts as unanswered since the queue pair broke, in bytes.
     pub(crate) unanswered: Option<u32>,
     pub(crate) timers: Timers,
 }
@@ -151,7 +152,7 @@ pub(crate) struct Timers {
     pub(crate) probe: Option<u64>,
     /// End of the wait after "receiver not ready".
     pub(crate) rnr: Option<u64>,
-    /// Delay of the next probe. It doubles with each probe.
+    /// Delay of the next probe. It doubles with each probe, up to the transport timeout.
     pub(crate) patience: u64,
     pub(crate) round_trip: RoundTrip,
     /// PSN and send time of a packet whose acknowledgement is timed.
@@ -161,10 +162,10 @@ pub(crate) struct Timers {
     pub(crate) probed: bool,
 }
 
-/// Delay of probes, in nanoseconds. If the delay has reached this value when the queue pair breaks, the request at the
-/// front counts as unanswered.
+/// Delay of probes, in nanoseconds. If packets are unacknowledged and the delay has reached this value when the queue
+/// pair breaks, the request at the front counts as unanswered.
 const LONG: u64 = 30_000_000;
-/// Minimum delay of a probe, in nanoseconds.
+/// Minimum delay of a probe after a round trip was measured, in nanoseconds.
 const MIN_PATIENCE: u64 = 500_000;
 /// Delay of a probe before a round trip was measured, in nanoseconds.
 const FIRST_PATIENCE: u64 = 4_000_000;
@@ -281,9 +282,10 @@ impl Requester {
         self.next_psn = self.next_psn.plus(packets);
     }
 
-    /// Merges a WRITE with the previous one under three conditions: the previous one is not signalled, none of its
-    /// packets was sent, and both the data and the targets adjoin. Returns whether the WRITE was merged. Bytes land in
-    /// order, so the merge is not observable, except that a refusal affects all WRITEs of a packet.
+    /// Merges a WRITE without an immediate with the previous one if the connection permits it, the previous one [may
+    /// grow](Wqe::may_grow), both the data and the targets adjoin, both are solicited or neither is, and the result is
+    /// not too long. Returns whether the WRITE was merged. Bytes land in order, so the merge is not observable, except
+    /// that a refusal may affect all merged WRITEs.
     fn extend(&mut self, work: &Work<'_>, mtu: u16) -> bool {
         let Request::Write { data, remote, imm: None } = work.request else { return false };
         let (sent, merges) = (self.sent, self.sending.merges && self.config.kind == QpKind::Reliable);

@@ -1,7 +1,8 @@
 //! The receiving half of a queue pair: requests of the peer, their effects on memory, and the responses.
 //!
-//! Invariants: every request before `expected` was executed exactly once; responses are sent in the order of their
-//! PSNs; a response that may be requested again is kept.
+//! Invariants of a reliable connection: every request before `expected` was executed exactly once; new responses are
+//! sent in the order of their PSNs; the last `max_dest_rd_atomic` responses to READs and atomics are kept, because they
+//! may be requested again.
 
 use std::collections::VecDeque;
 
@@ -35,11 +36,11 @@ enum Current {
         left: u32,
         whole: u32,
     },
-    /// The message is incomplete, because a packet of it was lost on an unreliable connection.
+    /// The rest of the message is dropped, because a packet of it was lost or refused on an unreliable connection.
     Torn,
 }
 
-/// A response to send. Responses are sent in order.
+/// A response to send. Responses are sent in the order of `answers`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Reply {
     Acknowledge { psn: Psn, syndrome: Syndrome, msn: u32 },
@@ -97,7 +98,7 @@ pub(crate) struct Responder {
     pub(crate) qp: QpId,
     pub(crate) receives: VecDeque<Receive>,
     pub(crate) recv_depth: u32,
-    /// Number of receives posted and not yet polled.
+    /// Number of posted receives whose completions were not polled yet.
     pub(crate) held: u32,
     pub(crate) expected: Psn,
     pub(crate) answers: VecDeque<Reply>,
@@ -129,17 +130,18 @@ pub(crate) struct Serving<'a> {
     pub(crate) completions: &'a mut CompletionQueue,
 }
 
-/// The reason why a request is not executed. The reasons belong to classes B, C and A of the InfiniBand specification's
-/// table "responder error behavior".
+/// The reason why a request is not executed. The classes are those of the InfiniBand specification's table "responder
+/// error behavior".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
-    /// No receive is posted. The requester waits and retries.
+    /// No receive is posted (class B). The requester of a reliable connection waits and retries.
     NotReady,
-    /// The request itself is invalid.
+    /// The request itself is invalid (class C).
     Invalid,
-    /// The key is invalid, or the request violates its bounds or rights.
+    /// The key is invalid, or the request violates the bounds or rights of the key (class C).
     Access,
-    /// The request is valid, but this side cannot execute it, because the memory of the posted receive is not usable.
+    /// The request is valid, but this side cannot execute it, because the memory of the posted receive is no longer
+    /// registered (class A).
     Operational,
 }
 
@@ -235,7 +237,8 @@ impl Responder {
         }
     }
 
-    /// Acknowledges all requests before `expected`. Replaces an acknowledgement that was not sent yet.
+    /// Acknowledges all requests before `expected`. Replaces the response before it if that is an acknowledgement that
+    /// was not sent yet.
     fn acknowledge(&mut self) {
         let answer = Reply::Acknowledge { psn: self.expected.minus(1), syndrome: Syndrome::ACK, msn: self.msn };
         match self.answers.back_mut() {
@@ -438,7 +441,8 @@ impl Responder {
         self.kept.push_back(kept);
     }
 
-    /// Handles a duplicate request, which is not executed again (InfiniBand specification 9.7.1.1).
+    /// Handles a duplicate request (InfiniBand specification 9.7.1.1). A READ is answered with the present contents of
+    /// memory. No other request is executed again.
     fn repeat(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) {
         let psn = request.psn;
         let again = match request.headers {
@@ -468,8 +472,9 @@ impl Responder {
         self.answers.push_back(again);
     }
 
-    /// Handles a packet on an unreliable connection. Drops an invalid packet, or one after a gap, without an answer. As
-    /// on a reliable connection, a local error breaks the queue pair.
+    /// Handles a packet on an unreliable connection. Sends no answers, and drops duplicates and invalid packets. After
+    /// a gap, it drops packets up to the next beginning of a message. As on a reliable connection, a local error breaks
+    /// the queue pair.
     pub(crate) fn serve_unreliable(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Result<(), Broken> {
         let Headers::Uc(message) = request.headers else { return Ok(()) };
         let ahead = request.psn.distance(self.expected);

@@ -30,7 +30,8 @@ impl Requester {
         hearing: &mut Hearing<'_>,
     ) -> Verdict {
         // A sequence error may name the PSN after the last packet sent. A switch names the packet after those that all
-        // members have acknowledged. If a member's NAK reaches the switch late, these may be all packets.
+        // members have acknowledged. If a member's NAK reaches the switch late, these may be all packets that were
+        // sent.
         if psn.distance(self.sent) > 0 || psn == self.sent && !is_sequence_error(response) {
             hearing.counters.ghost_responses += 1;
             return Ok(());
@@ -49,7 +50,7 @@ impl Requester {
                     return Err(match code {
                         NakCode::InvalidRequest => Status::RemoteInvalidRequest,
                         NakCode::RemoteAccess => Status::RemoteAccess,
-                        // Codes that are invalid on this kind of connection map to a general error.
+                        // This includes codes that are invalid on this kind of connection.
                         _ => Status::RemoteOperational,
                     });
                 }
@@ -65,7 +66,7 @@ impl Requester {
     fn acknowledge(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
         if !self.retire(psn.next(), hearing.completions) {
             // An earlier READ or atomic has no response yet. The peer sent the response before this acknowledgement, so
-            // the response is lost.
+            // the response counts as lost.
             self.lost(self.una, hearing);
         }
         self.progress(hearing.now);
@@ -196,7 +197,7 @@ impl Requester {
         }
     }
 
-    /// Handles an acknowledgement that covers packets that were not acknowledged before.
+    /// Handles a response to a packet at or after `una`: resets the retries and restarts the timers.
     fn progress(&mut self, now: u64) {
         (self.retries, self.rnr_retries) = (self.sending.retries, self.sending.rnr_retries);
         self.recovering = false;
@@ -239,7 +240,7 @@ impl Requester {
             self.timers.probe = None;
             if self.is_waiting() {
                 if self.recovering {
-                    // The retransmitted packets, or the peer's response to them, were lost again.
+                    // The retransmitted packets, or the responses to them, were probably lost again.
                     self.window.repeated();
                     self.go_back(self.una);
                 } else {

@@ -38,7 +38,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the next PSN that a queue pair expects from its peer. All requests before it were executed.
+    /// Returns the next PSN that a queue pair expects from its peer. On a reliable connection, all requests before it
+    /// were executed.
     #[must_use]
     pub fn expected(&self, id: QpId) -> Option<Psn> {
         Some(self.qps.get(id.index())?.responder.expected)

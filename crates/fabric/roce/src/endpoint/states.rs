@@ -21,7 +21,7 @@ impl Endpoint {
     }
 
     /// Changes the number of a queue pair in [`State::Reset`], so that late packets of its former life do not reach it.
-    /// Returns `false` if the number is in use or the queue pair is not in that state.
+    /// Returns `false` if the number is in use, or if the queue pair does not exist or is not in that state.
     pub fn renumber(&mut self, id: QpId, number: u32) -> bool {
         let number = number & 0xff_ffff;
         let Some(qp) = self.qps.get_mut(id.index()) else { return false };
@@ -107,7 +107,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the request of a queue pair that was unanswered when the queue pair broke by timeouts, if there was one.
+    /// Returns the request that was unanswered when a queue pair broke ([`Unanswered`]), if there was one.
     #[must_use]
     pub fn unanswered(&self, id: QpId) -> Option<Unanswered> {
         let qp = self.qps.get(id.index())?;

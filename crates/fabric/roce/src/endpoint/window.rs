@@ -2,9 +2,10 @@
 //!
 //! A queue pair begins with a full window. A loss reduces it, and each acknowledged window adds one packet. The
 //! round-trip time reveals why a packet was lost, and the cause determines the reduction:
-//! - **Packets wait in a queue** (the round trip is more than twice the shortest one): the queue was full. The window
-//!   is halved, as in TCP, so that this flow and TCP share a link. All packets after the lost one are sent again while
-//!   the queue is still full. The window therefore first shrinks to a quarter, and doubles with the next round trip.
+//! - **Packets wait in a queue** (the round trip is unknown, or longer than twice the shortest one plus 0.2 ms): the
+//!   queue was full. The window is halved, as in TCP, so that this flow and TCP share a link. All packets after the
+//!   lost one are sent again while the queue is still full. The window therefore first shrinks to a quarter, and
+//!   doubles with the next round trip.
 //! - **No queue**: the link lost the packet, and a smaller window does not reduce the link's losses. But each loss
 //!   causes the retransmission of about one window. The window is therefore limited to half the number of packets since
 //!   the previous loss, so that two of three packets are new ones. One loss never shrinks it to less than half.

@@ -11,9 +11,9 @@ use crate::driver::{Chances, Mode, PortError, Sharing};
 /// Configuration of a RoCE device.
 #[derive(Clone, Debug)]
 pub struct RoceConfig {
-    /// Maximum payload of a packet, in bytes. A connection uses the smaller value of both ends. `None` selects the
-    /// maximum for the interface of the local address when a connection begins. For IPv4 that is 1024 if the Ethernet
-    /// MTU is 1500, and 4096 if the MTU is at least 4160.
+    /// Maximum payload of a packet, in bytes. A connection uses the smaller value of both ends, or less if the path
+    /// drops long packets. `None` selects the maximum for the interface of the local address when a connection begins.
+    /// For IPv4 that is 1024 if the Ethernet MTU is 1500, and 4096 if the MTU is at least 4160.
     pub mtu: Option<u16>,
     /// Maximum number of packets of one queue pair in flight. The actual window is smaller if the socket buffers are
     /// small.
@@ -25,8 +25,8 @@ pub struct RoceConfig {
     /// The way in which endpoints of this process share an address.
     pub sharing: Sharing,
     /// `true` to send and receive packets in runs, which the kernel accepts as one buffer (UDP_SEGMENT, UDP_GRO). Runs
-    /// are sent only to peers that accept them, and only if no faults are injected. They are received only on plain
-    /// sockets.
+    /// are sent only to peers that accept them, and only if no faults are injected. They are received only in
+    /// [`Mode::Plain`].
     pub runs: bool,
     /// Path of a file to which all packets are captured, if any.
     pub pcap: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub struct RoceConfig {
     /// `true` to allow [`RoceDevice::set_faults`](crate::RoceDevice::set_faults), for tests. Packets are then not sent
     /// in runs.
     pub faults: bool,
-    /// Approximate time after which a SEND or WRITE_WITH_IMM fails if the peer has not posted a receive.
+    /// Approximate time after which a peer's SEND or WRITE_WITH_IMM fails if this process has not posted a receive.
     pub rnr_timeout: Duration,
     /// The switch that copies the writes of fan-out sets, if there is one.
     pub switch: Option<SwitchConfig>,

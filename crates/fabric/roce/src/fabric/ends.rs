@@ -17,7 +17,7 @@ use crate::endpoint::{Data, Path, Remote, Request, Sending, State, Work};
 const TIMEOUT: u8 = 15;
 /// Maximum number of outstanding READs and atomics.
 const RD_ATOMIC: u8 = 16;
-/// Maximum number of consecutive "receiver not ready" NAKs.
+/// Maximum number of consecutive retries after "receiver not ready" NAKs.
 const RNR_RETRIES: u8 = 6;
 /// The code for an unlimited number of "receiver not ready" retries.
 const FOR_EVER: u8 = 7;
@@ -29,8 +29,8 @@ const AROUND_IPV4: u32 = 20 + 8 + 12 + 16 + 4 + 4;
 const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
 /// Path MTU if the interface is unknown. It fits an Ethernet MTU of 1500.
 const USUAL_MTU: u16 = 1024;
-/// Maximum share of a window in a socket buffer: the buffer's size divided by this number. The rest is for the windows
-/// of other queue pairs, and for the kernel, which counts about two bytes per byte of data.
+/// Number of windows for which a socket buffer should have room. They include the kernel's overhead: it counts about
+/// two bytes per byte of data.
 const SHARES: u32 = 16;
 /// Maximum window of a queue pair whose packets a switch copies, in packets.
 const SWITCH_WINDOW: u32 = 32;
@@ -174,7 +174,7 @@ fn fresh_number() -> u32 {
     u32::from_be_bytes(nonce()) % 0xff_fff0 + 2
 }
 
-/// Draws a random queue pair number.
+/// Draws a random queue pair number from a range.
 pub(super) fn fresh_qp(numbers: &Range<u32>) -> u32 {
     numbers.start + u32::from_be_bytes(nonce()) % (numbers.end - numbers.start)
 }

@@ -39,9 +39,9 @@ const INLINE_LIMIT: u32 = 1 << 20;
 const DEPTH_LIMIT: u32 = 1 << 16;
 /// epoll data that identifies the packet socket.
 const PACKETS: u64 = 1;
-/// Number of socket reads that are skipped after a sleep in which no packet arrived. A polling loop makes as many reads
-/// before it sleeps again. A loop that stays awake skips the reads, too. It then notices a packet later, by less than
-/// the time of one read.
+/// Number of rounds after a sleep in which the socket is not read. If the kernel reported packets, the first of these
+/// rounds reads it all the same. A polling loop makes as many rounds before it sleeps again. A loop that stays awake
+/// notices a packet later, by less than the time of one read.
 const SPARED: u32 = 8;
 /// Maximum number of attempts to draw a queue pair number that is not in use.
 const TRIES: usize = 1000;
@@ -58,16 +58,17 @@ pub struct RoceDevice {
     pump: Pump,
     /// Keys of the grants, by region and peer.
     keys: HashMap<(RegionId, ProcessId), u32>,
-    /// `true` if a write has landed or a request has completed since the last call of [`arm`](Device::arm).
+    /// `true` if a write may have landed or a request may have completed since the last call of [`arm`](Device::arm).
     rung: bool,
-    /// `true` if a write has landed or a request has completed since the last call of [`poll_hint`](Device::poll_hint).
+    /// `true` if a write may have landed or a request may have completed since the last call of
+    /// [`poll_hint`](Device::poll_hint).
     heard: bool,
-    /// Error of a failed system call.
+    /// First error of a system call that was not reported yet.
     failure: Option<String>,
     paths: PathMtus,
-    /// Number of socket reads that are still to be skipped, because the kernel has just reported that no packet waits.
+    /// Number of rounds that still skip the socket read; see [`SPARED`].
     spared: u32,
-    /// `true` if the kernel reported that packets are waiting.
+    /// `true` if packets may wait according to the kernel's last report.
     waits: bool,
 }
 
@@ -84,8 +85,8 @@ impl RoceDevice {
         self.pump.port().counters()
     }
 
-    /// Returns the next message for the operator. Messages report runs or packets that the kernel refused (once per
-    /// destination), and long packets that a path drops.
+    /// Returns the next message for the operator. Messages report runs and packets that the kernel refused (each once
+    /// per destination), and long packets that a path drops.
     pub fn next_note(&mut self) -> Option<String> {
         self.pump.port_mut().next_note().or_else(|| self.paths.next_note())
     }
@@ -125,7 +126,7 @@ impl RoceDevice {
         format!("cannot write the capture {}: {error}; it is incomplete{remedy}", path.display())
     }
 
-    /// Receives packets. Skips the socket read if the kernel has just reported that no packet waits.
+    /// Receives packets. Skips the socket read for some rounds after a sleep; see [`SPARED`].
     fn take_in(&mut self) {
         let waits = std::mem::take(&mut self.waits);
         if self.spared > 0 {
@@ -317,7 +318,7 @@ impl Device for RoceDevice {
 
     fn woken(&mut self, which: &[u64], complete: bool) {
         // No reads are skipped in two cases. If injectors may hold packets back, the kernel does not report these
-        // packets. If another endpoint of this thread hands packets over, they may arrive after the kernel's report,
+        // packets. If another endpoint of this process hands packets over, they may arrive after the kernel's report,
         // and checking for them is cheap.
         let looks = self.pump.injects() || self.pump.port().is_beside();
         self.spared = if looks { 0 } else { SPARED };

@@ -1,4 +1,4 @@
-//! The path MTU: the maximum length of packets to a peer.
+//! The path MTU: the maximum payload of packets to a peer.
 //!
 //! The MTU of the local interface limits the packets that leave this host. The limits of the links beyond it are
 //! unknown: a path may drop long packets and transmit short ones. A queue pair whose long packets are never answered
@@ -6,8 +6,10 @@
 //!
 //! # States of a peer
 //! - *Unlimited* → *suspected* of the next smaller path MTU: a queue pair whose long packets were not answered breaks.
-//! - *Suspected* → *limited* to that path MTU: the peer reconnects soon.
-//! - *Suspected* → *unlimited*: the peer reconnects late. It may have been stopped, and then answered no packet at all.
+//!   The suspected limit already applies to the next connection.
+//! - *Suspected* → *limited* to that path MTU: the peer reconnects within [`SOON`].
+//! - *Suspected* → *unlimited*: the peer reconnects later. It may have been stopped, so that it answered no packet at
+//!   all.
 //! - *Limited* → *unlimited*: [`FORGOTTEN`] has passed, because paths change.
 //!
 //! # Invariants
@@ -85,7 +87,7 @@ impl PathMtus {
         let in_packet = |bytes: u32| bytes.min(mtu.into());
         let says = |smaller: u16| bytes > u32::from(smaller) && in_packet(longest) < in_packet(bytes);
         let Some(limit) = smaller.filter(|smaller| says(*smaller)) else { return };
-        // If several queue pairs with the same path MTU break, they break for the same reason.
+        // Several queue pairs with the same path MTU may break for the same reason. Only the first one sets the limit.
         let known = self.limits.get(&peer).is_some_and(|known| known.mtu <= limit && now < known.since + FORGOTTEN);
         if !known {
             let suspected = Some(in_packet(bytes));

@@ -90,7 +90,8 @@ pub enum PeerError {
 pub struct PeerConfig {
     /// Local address.
     pub address: IpAddr,
-    /// The kind of receiving socket. `None` selects [`Mode::Raw`] if it is permitted, otherwise [`Mode::PlainAnyId`].
+    /// The kind of receiving socket. `None` selects [`Mode::Raw`] if a raw socket can be opened, otherwise
+    /// [`Mode::PlainAnyId`].
     pub mode: Option<Mode>,
     /// Maximum payload of a packet, in bytes.
     pub mtu: u16,
@@ -116,7 +117,7 @@ impl PeerConfig {
     }
 }
 
-/// An endpoint with one reliable queue pair and separate sockets.
+/// An endpoint with one reliable queue pair, and its sockets.
 #[derive(Debug)]
 pub struct Peer {
     /// The queue pair and its memory.
@@ -217,7 +218,8 @@ impl Peer {
     /// Waits for the next completion.
     ///
     /// # Errors
-    /// Returns [`PeerError::Silence`] after `patience`, and [`PeerError::Failed`] if the completion is an error.
+    /// Returns [`PeerError::Silence`] after `patience`, [`PeerError::Failed`] if the completion is an error, and
+    /// [`PeerError::Other`] if a system call fails.
     pub fn completion(&mut self, patience: Duration) -> Result<stentor_fabric::Completion, PeerError> {
         let since = std::time::Instant::now();
         loop {

@@ -42,7 +42,8 @@ pub struct PingpongOutcome {
 }
 
 /// Runs the ping-pong as client, which sends first, or as server. `meet` connects to the other side or accepts its
-/// connection. It is called only once this side is ready, so that local errors are reported at once.
+/// connection. It is called only once this side is ready, so that local errors are reported at once. `told` gets the
+/// parameters of this side and of the other one.
 ///
 /// # Errors
 /// Returns a [`PeerError`].
