@@ -164,8 +164,8 @@ impl CompletionQueue {
         self.descriptor
     }
 
-    /// Returns whether the caller may wait on the descriptor. If not, completions are already queued and must be read
-    /// first (`fi_trywait`).
+    /// Returns whether the caller may wait on the descriptor. If not, there is no descriptor, or completions are
+    /// already queued and must be read first (`fi_trywait`).
     #[must_use]
     pub fn may_wait(&self) -> bool {
         let fabric = self.domain.fabric();

@@ -51,7 +51,8 @@ pub(crate) struct Fid<T>(NonNull<T>);
 
 // SAFETY: every domain is requested with FI_THREAD_SAFE, so its objects may be used from any thread.
 unsafe impl<T> Send for Fid<T> {}
-// SAFETY: as above, several threads may use one object at once. Closing an object requires `&mut` (in `Drop`).
+// SAFETY: as above, several threads may use one object at once. Closing an object requires `&mut` (in `Drop`) or its
+// ownership.
 unsafe impl<T> Sync for Fid<T> {}
 
 impl<T> Fid<T> {

@@ -4,7 +4,8 @@
 use crate::info::Info;
 use crate::load::Version;
 
-/// Defects of a provider. The features that they affect must not be used, although the provider offers them.
+/// Defects of a provider, which this crate works around or because of which it does not use a feature that the provider
+/// offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quirks {
     /// `true` if a tagged receive with ignored bits does not match messages that arrived before it was posted.

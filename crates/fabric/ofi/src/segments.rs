@@ -5,7 +5,8 @@
 //! MiB by default.
 //!
 //! Therefore the free space is checked before an endpoint is created. Processes that use this crate create their
-//! endpoints one after another, so that none of them uses up the space between the check and the creation of another.
+//! endpoints one after another, so that none of them uses up the space between the check and the creation of another. A
+//! process that has waited for [`PATIENCE`] does not wait any longer.
 //!
 //! Later, an endpoint touches few pages beyond those that its creation touched. If other programs fill `/dev/shm`
 //! completely, the space for these pages can still be missing.
@@ -38,7 +39,7 @@ const FILE_BYTES: u64 = 16 << 20;
 /// endpoint.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Advice for the user.
+/// Advice for a user who has too little space in [`DIRECTORY`].
 pub(crate) const REMEDY: &str = "enlarge it (docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm), remove the files of dead \
                       processes there, or name another provider, for instance \"tcp;ofi_rxm\"";
 
@@ -112,7 +113,7 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// A guard that is held while an endpoint is created. No other process that uses this crate creates an endpoint
+/// A guard that is held while an endpoint is created. If it has the lock, other processes that use this crate wait
 /// meanwhile.
 #[derive(Debug)]
 pub(crate) struct Making {
@@ -120,7 +121,7 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// Waits for the lock, then checks the free space.
+    /// Waits for the lock, then checks the free space. Does nothing for a provider without files in [`DIRECTORY`].
     ///
     /// # Errors
     /// Returns an error if there is too little space. The error names the free space, the required space and a remedy.

@@ -20,8 +20,8 @@ pub(crate) fn usual(same_host: bool) -> Vec<String> {
 /// Returns the first provider in `names` that can be used.
 ///
 /// Skips providers that are not available. If the configuration names the providers, those that fail are skipped, too.
-/// Otherwise it is an error if a provider fails, or if the host has devices of a provider that libfabric does not
-/// offer. The process must not switch to a provider that was not requested.
+/// Otherwise it is an error if a provider fails, if libfabric does not offer `efa` although the host has EFA devices,
+/// or if space in `/dev/shm` is short at the moment. The process must not switch to a provider that was not requested.
 pub(crate) fn first<T>(
     names: &[String],
     asked: Asked<'_>,

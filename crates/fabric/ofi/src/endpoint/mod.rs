@@ -73,7 +73,8 @@ impl fmt::Debug for Endpoint {
 
 impl Endpoint {
     /// Creates and enables an endpoint with a completion queue of `entries` entries, in which every successful
-    /// operation has a completion. After the endpoint is dropped, none of its operations accesses memory.
+    /// operation except an injected one has a completion. After the endpoint is dropped, none of its operations
+    /// accesses memory.
     ///
     /// # Errors
     /// See [`MakeError`].

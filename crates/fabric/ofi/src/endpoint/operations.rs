@@ -146,7 +146,7 @@ impl Operations {
     }
 }
 
-/// Every operation is posted with a context, which its completion returns.
+/// Every operation except an injected one is posted with a context, which its completion returns.
 ///
 /// # Safety
 /// For all operations: local memory and the context's [`Scratch`] must stay valid until the completion arrives or the
@@ -208,7 +208,8 @@ impl Endpoint {
     /// the call. The operation has a completion only if it fails.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider cannot inject.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider cannot inject, and [`Errno::INVALID`] if the message is
+    /// too long.
     pub fn inject(&self, data: &[u8], to: PeerAddress) -> Result<(), Errno> {
         if data.len() > self.domain().info().inject_bytes() {
             return Err(Errno::INVALID);
@@ -255,7 +256,8 @@ impl Endpoint {
     /// it fails.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider cannot inject.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider cannot inject, and [`Errno::INVALID`] if the message is
+    /// too long.
     pub fn inject_tagged(&self, data: &[u8], to: PeerAddress, tag: u64) -> Result<(), Errno> {
         if data.len() > self.domain().info().inject_bytes() {
             return Err(Errno::INVALID);

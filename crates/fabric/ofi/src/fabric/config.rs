@@ -36,9 +36,10 @@ pub struct OfiConfig {
     /// Maximum length of one message or write, in bytes.
     pub message_bytes: u32,
     /// `true` if the process may sleep until a completion arrives. Completion queues with a wait object cost system
-    /// calls at every poll. If `false`, a sleeping process polls every 50 us.
+    /// calls at every poll. If `false`, or on a provider without wait objects, a sleeping process polls every 50 us.
     pub waits: bool,
-    /// Approximate time after which a SEND or WRITE_WITH_IMM fails if the peer has not posted a receive.
+    /// Approximate time after which a SEND or WRITE_WITH_IMM of this process fails if the peer has not posted a
+    /// receive. It is 20 times as long until the first frame of the peer has arrived on the connection.
     pub rnr_timeout: Duration,
     /// Maximum time that a peer may take to confirm that it has stopped using a revoked region. After this time, all
     /// connections with the peer are broken.

@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) answered: Vec<(QpId, u32, u64)>,
     /// Memory of the regions, by region.
     pub(super) memories: Vec<Arc<PageMemory>>,
-    /// `true` if a write has landed or a request has completed since the last call of
+    /// `true` if a write may have landed or a request may have completed since the last call of
     /// [`arm`](stentor_fabric::Fabric::arm).
     pub(super) rung: bool,
     pub(super) armed: bool,
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     pub(super) ordered: bool,
     /// `true` if completion queues should have descriptors, on providers that support them.
     pub(super) waits: bool,
-    /// Maximum number of operations of one endpoint that are posted to the provider at a time.
+    /// Maximum number of requests in the send queue of one endpoint that are posted to the provider at a time.
     pub(super) depth: usize,
     /// Maximum length of a merged write, in bytes.
     pub(super) most_merged: usize,

@@ -25,7 +25,8 @@ pub(super) enum FrameKind {
     Fence { key: u64 },
     /// Reply to `Fence`: no operation on the region with this key is outstanding, and none will be posted.
     Fenced { key: u64 },
-    /// A write has landed. This frame is sent to receivers that cannot detect a write otherwise.
+    /// Wakes the receiver of the frame. The sender sends it after writes that the receiver cannot detect otherwise, and
+    /// when a connection begins.
     Bell,
 }
 

@@ -93,7 +93,7 @@ pub(super) struct Life {
     /// Token in frames to the peer.
     pub(super) their_token: u64,
     their_address: Vec<u8>,
-    /// Number of operations that are posted to the provider.
+    /// Number of requests of the send queue that are posted to the provider.
     pub(super) under_way: usize,
     landed: u64,
 }
@@ -289,8 +289,8 @@ impl Life {
         Ok(())
     }
 
-    /// Counts an operation that was posted to the provider. If more operations are posted than its queue holds, the
-    /// provider may lose completions.
+    /// Counts a request of the send queue that was posted to the provider. If more operations are posted than its queue
+    /// holds, the provider may lose completions.
     #[inline]
     fn has_one_more(&mut self) {
         self.under_way += 1;

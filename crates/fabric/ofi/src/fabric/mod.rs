@@ -9,7 +9,8 @@
 //! # Protection
 //!
 //! The sender refuses requests for which the peer has granted it no access. The peer's provider refuses the operations
-//! of a process that skips this check, because keys cannot be guessed.
+//! of a process that skips this check, unless the process guesses a key. Keys are random, except on providers that
+//! choose them.
 //!
 //! The control connections are authenticated. Traffic on the provider is neither authenticated nor encrypted. Only the
 //! two ends know the tokens and keys, but a process that learns an endpoint's address can send it tagged messages. Like
@@ -54,7 +55,7 @@ use regions::{Grant, Revocation, fresh_key};
 
 /// Maximum depth of a queue.
 const DEPTH_LIMIT: u32 = 1 << 11;
-/// Maximum sleep if completion queues have no descriptors. The process then polls after every sleep.
+/// Maximum sleep if completion queues have no descriptors, or if requests make progress only while the process polls.
 const LOOKING: Duration = Duration::from_micros(50);
 
 /// One process of a cluster on a libfabric provider.
@@ -93,8 +94,8 @@ impl OfiDevice {
         self.mask
     }
 
-    /// Returns the reason why connections cannot be re-established, if it has not been returned since the last
-    /// connection succeeded.
+    /// Returns the reason why connections cannot be established, if it has not been returned since the last endpoint
+    /// was created.
     pub fn next_trouble(&mut self) -> Option<String> {
         self.trouble.next()
     }

@@ -5,9 +5,9 @@
 //! requests wait, too.
 //!
 //! If the owner allows merging, a write waits for further writes that adjoin it. The wait ends when the process
-//! flushes, posts another verb, or enough bytes are queued. Adjoining writes become one operation of the provider in
-//! the slot of the first request. Its `joined` counts the other requests, which are posted, completed and reported
-//! together with it.
+//! flushes, polls or posts another verb, or when enough bytes are queued. Adjoining writes become one operation of the
+//! provider in the slot of the first request. Its `joined` counts the other requests, which are posted, completed and
+//! reported together with it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ pub(super) struct Qp {
     pub(super) id: QpId,
     pub(super) peer: ProcessId,
     pub(super) config: QpConfig,
-    /// `true` unless the queue pair is broken.
+    /// `true` from the beginning of a life until it ends.
     pub(super) alive: bool,
     /// The current life. `None` if the queue pair is broken, and for connections of a process to itself.
     pub(super) life: Option<Life>,
@@ -231,8 +231,9 @@ impl Qp {
         }
     }
 
-    /// Runs one round: handles completions, posts requests and sends control frames. Completions of tagged messages are
-    /// written to `out` while there is room and no earlier completion waits in `ready`. Returns their number.
+    /// Runs one round: handles completions, posts requests and sends control frames. Completions of successful tagged
+    /// receives are written to `out` while there is room and no earlier completion waits in `ready`. Returns their
+    /// number.
     #[inline]
     pub(super) fn drive(&mut self, shared: &mut Shared, out: &mut [Completion]) -> usize {
         let mut count = 0;

@@ -1,9 +1,9 @@
 //! Registration, grants and revocation of regions.
 //!
-//! Each grant is a separate registration with a key that was never used before. A revocation closes the registration.
-//! No provider specifies what then happens to a write that has landed only in part. Therefore the peer is first asked,
-//! on every connection with it, to stop using the region. The peer confirms when none of its operations on the region
-//! is outstanding any more. The registration is closed only after that.
+//! Each grant is a separate registration, with a random key unless the provider chooses the key. A revocation closes
+//! the registration. No provider specifies what then happens to a write that has landed only in part. Therefore the
+//! peer is first asked, on every connection with it, to stop using the region. The peer confirms when none of its
+//! operations on the region is outstanding any more. The registration is closed only after that.
 //!
 //! If the peer does not confirm in time, all connections with it are broken. No operation lands through a closed
 //! endpoint, so the confirmation is then not needed.
@@ -39,7 +39,7 @@ pub(super) struct Revocation {
     late: bool,
 }
 
-/// Returns a random key that was never used before.
+/// Returns a random key of 63 bits, so that it has almost certainly never been used before.
 pub(super) fn fresh_key() -> u64 {
     // A key of all ones means that there is no key, so the top bit stays clear.
     u64::from_be_bytes(nonce()) >> 1

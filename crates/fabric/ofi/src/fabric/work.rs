@@ -1,7 +1,7 @@
 //! Requests of the send queue in the form of provider operations, and the test whether two writes can be merged.
 //!
-//! Writes wait in the send queue until the process flushes. Consecutive writes that adjoin both locally and at the peer
-//! are then posted as one operation. For this purpose, inline data is copied to contiguous memory.
+//! If the owner of a queue pair allows merging, consecutive writes in its send queue that adjoin both locally and at
+//! the peer are posted as one operation. For this purpose, inline data is copied to contiguous memory.
 
 use stentor_fabric::RegionId;
 

@@ -67,10 +67,10 @@ pub enum ChooseError {
         /// Names of the existing devices.
         present: String,
     },
-    /// The kernel module for access from user space (`ib_uverbs`) does not serve the device.
+    /// The kernel module for access from user space (`ib_uverbs`) serves none of the possible devices.
     #[error("{device} has no device file: run `modprobe ib_uverbs`; in a container, pass /dev/infiniband to it")]
     NoFile {
-        /// Name of the device.
+        /// Name of the first of these devices.
         device: String,
     },
     /// The configured port does not exist.
@@ -89,12 +89,12 @@ pub enum ChooseError {
         /// Ports with their states.
         present: String,
     },
-    /// No GID has the configured index.
+    /// No GID has the configured index, or the index exceeds 255.
     #[error("there is no GID {wanted}; available: {present}")]
     NoSuchGid {
-        /// Configured index.
+        /// Index of the GID.
         wanted: u32,
-        /// GIDs that are set.
+        /// GIDs or indices that can be used.
         present: String,
     },
     /// The ports have no GIDs.
@@ -124,14 +124,16 @@ struct Candidate<'a> {
     gid: &'a Gid,
 }
 
-/// Chooses a device, a port and a GID. The criteria apply in this order:
+/// Chooses a device, a port and a GID, among the active ports of devices with a device file. The criteria apply in this
+/// order:
 ///
 /// 1. The configured device, port and GID index.
 /// 2. The GID that represents the process's address, or the InfiniBand port under the interface with that address. If
 ///    there is neither, any InfiniBand port.
 /// 3. RoCE v2 before InfiniBand before RoCE v1.
 /// 4. A routable GID before a link-local one.
-/// 5. A device of the same network on the process's NUMA node.
+/// 5. A device on the configured NUMA node. If no node is configured, a device of the same network on the process's
+///    node.
 /// 6. The first by name, port and index.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ pub struct Device {
     pub name: String,
     /// Device file through which processes use the device; `None` if `ib_uverbs` does not serve the device.
     pub file: Option<PathBuf>,
-    /// NUMA node to which the device is attached, if the machine has several nodes.
+    /// NUMA node to which the device is attached, if the kernel reports it.
     pub numa_node: Option<u32>,
     /// Firmware version as the device reports it.
     pub firmware: String,
@@ -35,7 +35,8 @@ pub struct Port {
     pub number: u8,
     /// Type of the network.
     pub link: LinkLayer,
-    /// `ACTIVE` if the port can be used; otherwise `DOWN`, `INIT` or `ARMED`.
+    /// State as the kernel prints it: `ACTIVE` if the port can be used; otherwise for example `DOWN`, `INIT` or
+    /// `ARMED`.
     pub state: String,
     /// Data rate as the kernel prints it.
     pub rate: String,
@@ -56,7 +57,7 @@ impl Port {
 pub enum LinkLayer {
     /// A switched InfiniBand fabric.
     InfiniBand,
-    /// Ethernet, with RoCE or iWARP.
+    /// Any other network, such as Ethernet with RoCE or iWARP.
     Ethernet,
 }
 

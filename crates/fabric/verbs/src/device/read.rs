@@ -20,7 +20,7 @@ pub fn devices(root: &Path) -> Vec<Device> {
 pub fn index_of(root: &Path, device: &str, port: u8, wanted: &Gid) -> Option<u32> {
     let path = root.join("class/infiniband").join(device).join("ports").join(port.to_string());
     let stands = |gid: &Gid| (gid.bytes, gid.kind, &gid.interface) == (wanted.bytes, wanted.kind, &wanted.interface);
-    // The link layer matters only if the table does not report the kind.
+    // The link layer matters only if the table does not report RoCE v2.
     let link = if wanted.kind == GidKind::Ib { LinkLayer::InfiniBand } else { LinkLayer::Ethernet };
     let at = |index: &str| gid(&path, link, index).filter(stands).map(|gid| gid.index);
     at(&wanted.index.to_string()).or_else(|| names(&path.join("gids")).iter().find_map(|index| at(index)))

@@ -12,11 +12,12 @@ use crate::{Errno, LoadError, MakeError, OpenError, QueryError};
 /// Configuration of the choice and use of a device.
 #[derive(Clone, Debug)]
 pub struct VerbsConfig {
-    /// Name of the device. `None` uses the device whose GID represents this process's address.
+    /// Name of the device. `None` means that [`choose`](crate::device::choose) selects it.
     pub device: Option<String>,
-    /// Number of the port. `None` uses the port whose GID represents this process's address.
+    /// Number of the port. `None` means that [`choose`](crate::device::choose) selects it.
     pub port: Option<u8>,
-    /// Index of the GID in the port's table. `None` uses the GID that represents this process's address.
+    /// Index of the GID in the port's table. `None` means that [`choose`](crate::device::choose) selects the GID by
+    /// this process's address.
     pub gid_index: Option<u32>,
     /// NUMA node whose devices are preferred. `None` prefers the node to which this process is bound, but only among
     /// devices of one network, because processes on different nodes must reach each other.
@@ -89,7 +90,7 @@ pub enum StartError {
     /// The device did not answer a query.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The device cannot create even one queue pair.
+    /// The device cannot create an object that every process needs, such as a queue pair.
     #[error(transparent)]
     Make(#[from] MakeError),
     /// The configured value is not a path MTU, or is larger than the port's MTU.

@@ -48,7 +48,7 @@ pub(super) struct Half {
     pub(super) receives: Outstanding,
     /// WRITEs that wait to be merged with adjoining ones. `None` if the owner does not allow merging.
     pub(super) holder: Option<Holder>,
-    /// Memory for the inline data of these WRITEs.
+    /// Registered memory for the inline data of the WRITEs in `holder`.
     pub(super) inline: Option<Region>,
     /// `Some` for the end of a fan-out set, whose other end is a switch.
     pub(super) set: Option<SetEnd>,
@@ -227,8 +227,8 @@ impl VerbsDevice {
         }
     }
 
-    /// Queries the state of the port, because not every device reports changes of it. If the query fails, it is
-    /// repeated when the next request fails.
+    /// Queries the state of the port, because not every device reports changes of it. If the query fails, the device
+    /// may be lost; otherwise the failure is ignored.
     fn look(&mut self) {
         match self.context.port(self.place.port) {
             Err(error) if error.errno.is_gone() => self.lose(&error.errno.to_string()),
@@ -245,7 +245,7 @@ impl VerbsDevice {
         self.down = down;
     }
 
-    /// Breaks the ends whose requests failed.
+    /// Breaks the ends in `failing`.
     pub(super) fn settle(&mut self) {
         if std::mem::take(&mut self.doubtful) {
             self.look();

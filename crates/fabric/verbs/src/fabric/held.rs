@@ -1,8 +1,9 @@
 //! Merging of adjoining WRITEs: the WRITE that a queue pair holds back, and its inline data.
 //!
 //! A device starts a request as soon as it is posted. A WRITE is therefore held here, where adjoining WRITEs can join
-//! it, until the process flushes. A WRITE adjoins the held one under two conditions. Its target begins where the held
-//! target ends. Its data begins where the held data ends, or both are inline.
+//! it, until the process flushes, polls, waits or posts another request on the queue pair. A WRITE adjoins the held one
+//! under two conditions. Its target begins where the held target ends. Its data begins where the held data ends, or
+//! both are inline.
 //!
 //! # Invariants
 //! - The held WRITE is the last request of its queue pair: the next request either joins it or is posted after it.
@@ -95,7 +96,8 @@ impl Holder {
         self.held = Some(Held { place, remote, bytes: source.bytes() as u32, signalled });
     }
 
-    /// Merges a WRITE into the held one if they adjoin. Returns whether the WRITE was merged.
+    /// Merges a WRITE into the held one if they adjoin, the result is not too long, and inline data has room. Returns
+    /// whether the WRITE was merged.
     #[inline]
     pub(super) fn join(&mut self, source: &Source<'_>, remote: Remote, signalled: bool) -> bool {
         let Some(mut held) = self.held else { return false };

@@ -78,7 +78,7 @@ pub struct VerbsDevice {
     regions: Regions,
     /// Completions that wait to be polled.
     taken: VecDeque<Completion>,
-    /// Ends on which a request failed.
+    /// Ends that are to be broken, because a request failed or the device reported a failure.
     failing: Vec<QpId>,
     /// Ends that broke because of a failure, and are not yet reported.
     broken: VecDeque<QpId>,
@@ -94,7 +94,8 @@ pub struct VerbsDevice {
     epoll: Arc<OwnedFd>,
     poll_timer: OwnedFd,
     poll_interval: Duration,
-    /// `true` if a peer may write to this process's memory, which causes no completion in this process.
+    /// `true` if a peer was granted the right to write to this process's memory. Such a write causes no completion in
+    /// this process.
     watched: bool,
     /// `true` if a write may have landed, or a completion or an event may have arrived, since [`arm`](Device::arm).
     rung: bool,

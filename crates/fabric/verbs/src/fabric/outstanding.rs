@@ -99,7 +99,7 @@ impl Outstanding {
     }
 
     /// Completes the device's request with this sequence number, and all requests posted before it. Returns the number
-    /// of requests that were merged into it, or `None` if it was completed before.
+    /// of the caller's requests in it (1 if none were merged), or `None` if it is not outstanding.
     #[inline]
     pub(super) fn complete(&mut self, sequence: u32) -> Option<u32> {
         if sequence.wrapping_sub(self.done) >= self.posted.wrapping_sub(self.done) {

@@ -49,11 +49,11 @@ impl Half {
 }
 
 impl VerbsDevice {
-    /// Holds a request of a queue pair that has a [`Holder`], or merges it into the held WRITE. Returns false if
+    /// Holds a request of a queue pair that has a [`Holder`], or merges it into the held WRITE. Returns `false` if
     /// neither is possible. The held WRITE was then posted, and the caller must post the request now.
     ///
     /// # Errors
-    /// Returns an error if the held WRITE could not be posted, which has broken the queue pair.
+    /// Returns an error if the queue pair is broken, for example because the held WRITE could not be posted.
     #[inline]
     pub(super) fn hold(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<bool, PostError> {
         // A request that the peer would refuse is posted separately.

@@ -1,4 +1,5 @@
-//! Diagnosis of a failed transition. Verbs only report that an attribute is invalid; this module finds out which one.
+//! Diagnosis of a failed transition. Verbs only report that an attribute is invalid; this module tries to find out
+//! which one.
 
 use super::State;
 use crate::context::{Limits, PortAttributes};
@@ -28,7 +29,7 @@ pub(super) struct Known<'a> {
     pub to: State,
     /// `true` if the queue pair is reliable.
     pub reliable: bool,
-    /// Port that the attributes name; `None` if it does not exist.
+    /// Port that the attributes name; `None` if it cannot be queried.
     pub port: Option<&'a PortAttributes>,
     /// Limits of the device; `None` if it does not report them.
     pub limits: Option<&'a Limits>,

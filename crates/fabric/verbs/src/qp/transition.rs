@@ -1,4 +1,4 @@
-//! State transitions of queue pairs: RESET → INIT → RTR → RTS, and back.
+//! State transitions of queue pairs: RESET → INIT → RTR → RTS, and any state → RESET or ERR.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct TransitionError {
     pub device: String,
     /// Number of the queue pair.
     pub qp_number: u32,
-    /// Current state.
+    /// Current state; [`State::Error`] if it cannot be queried.
     pub from: State,
     /// Requested state.
     pub to: State,
