@@ -9,9 +9,9 @@ use stentor_fabric_roce::peer::{Peer, PeerConfig};
 use stentor_wire::{Bth, Headers, Message, Psn, Repr, Reth};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum number of packets that one call of `receive` processes, plus the rest of a datagram.
+/// Number of packets after which one call of `receive` processes only the rest of a datagram.
 const MOST_PACKETS: u64 = 256;
-/// Maximum number of bytes that one call of `receive` processes, plus the rest of a datagram.
+/// Number of bytes after which one call of `receive` processes only the rest of a datagram.
 const MOST_BYTES: u64 = 1 << 20;
 const DATAGRAM_BYTES: u64 = 64 << 10;
 const RUN: u64 = 15;

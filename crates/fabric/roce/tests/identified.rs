@@ -125,7 +125,7 @@ impl Bed {
         self.socket.send_to(packet, (self.envelope.ip.destination(), 4791)).expect("sent");
         let since = Instant::now();
         while self.fabric.device().counters().received < received {
-            assert!(since.elapsed() < PATIENCE, "nothing comes");
+            assert!(since.elapsed() < PATIENCE, "the packet does not arrive");
             self.fabric.drive();
         }
         let word = self.fabric.memory(self.region)[0].load(Ordering::Acquire);

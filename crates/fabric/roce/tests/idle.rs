@@ -8,8 +8,8 @@ use stentor_fabric_roce::driver::Mode;
 use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
 use stentor_fabric_roce::peer::{Destination, Peer, PeerConfig};
 
-/// Posts more packets than one call sends. No packet arrives that would wake the process to send the rest, because an
-/// unreliable connection has no responses.
+/// Posts a WRITE of more packets than one call sends. No packet arrives that would wake the process to send the rest,
+/// because no process uses the destination address.
 #[test]
 fn process_with_unsent_packets_does_not_sleep() {
     const BYTES: u32 = 1 << 20;

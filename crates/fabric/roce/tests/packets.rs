@@ -37,10 +37,11 @@ struct Profile {
     name: &'static str,
     kind: QpKind,
     faults: Faults,
-    /// On average, one request in `wrong` requests is invalid or finds no receive. 0 means that all requests are valid.
+    /// On average, one request in `wrong` requests may be invalid, and one step in `wrong` steps posts no receives. 0
+    /// means that all requests are valid.
     wrong: u64,
-    /// On average, one step in `trouble` steps interrupts the network for a while or breaks the queue pair. 0 means
-    /// that no step does.
+    /// On average, one step in `trouble` steps interrupts the network for a while, breaks the queue pairs, or changes a
+    /// key. 0 means that no step does.
     trouble: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Simulates two endpoints and a network that drops, duplicates, reorders, delays and corrupts packets. All posted
-//! requests are executed exactly once and in order.
+//! Simulates two endpoints and a network that drops, duplicates, reorders, delays and corrupts packets. On a reliable
+//! connection, all posted requests are executed exactly once and in order.
 //!
 //! `STENTOR_ROCE_SEEDS` is the number of runs (40 by default). A failure reports its seed, and `STENTOR_ROCE_SEED` runs
 //! that seed only.
@@ -22,7 +22,7 @@ const RECEIVE_BYTES: u32 = 1024;
 #[derive(Default)]
 struct Plan {
     posted: u64,
-    /// Lengths and immediates of the messages that the peer receives, in order.
+    /// Opcodes, lengths, immediates and data of the messages that the peer receives, in order.
     messages: Vec<(Opcode, u32, Option<u32>, Vec<u8>)>,
     received: usize,
     completed: u64,

@@ -187,7 +187,7 @@ fn flood(net: u8, runs: bool) {
     let strange = sent.load(Ordering::Relaxed);
     let ours = a.peer.endpoint.counters().sent - a.peer.pump.port().counters().unsent;
     let overflowed = b.peer.pump.port().counters().overflowed;
-    // Check that every packet was counted once under its cause, or was dropped by the socket.
+    // Check that every packet was received, dropped by the socket, or dropped before it reached the socket.
     let missing =
         (strange + ours).checked_sub(counters.received + overflowed).expect("no more packets arrived than were sent");
     let elsewhere = dropped_on_the_way() - elsewhere;

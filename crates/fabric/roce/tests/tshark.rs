@@ -74,7 +74,8 @@ fn every_operation(kind: QpKind, pcap: &mut Pcap, expected: &mut Vec<String>) {
     }
 }
 
-/// Captures a refusal for every reason. Each refusal breaks its connection, so each uses a new one.
+/// Captures a negative acknowledgement for every reason, each on a new connection, because some of them break the
+/// connection.
 fn refusals(pcap: &mut Pcap, expected: &mut Vec<String>) {
     // The memory of the posted receive is deregistered: remote operational error.
     let (mut a, mut b) = pair(&Setup::default());
@@ -90,7 +91,7 @@ fn refusals(pcap: &mut Pcap, expected: &mut Vec<String>) {
     b.endpoint.post_receive(b.qp, span, 1).unwrap();
     a.post(1, common::inline_send(&[1; 100]));
     settle(0, &mut a, &mut b, pcap, expected);
-    // No receive is posted: receiver not ready, once per attempt of the requester.
+    // No receive is posted: receiver not ready.
     let (mut a, mut b) = pair(&Setup { rnr_retries: 1, ..Setup::default() });
     a.post(1, common::inline_send(b"x"));
     settle(0, &mut a, &mut b, pcap, expected);

@@ -167,7 +167,7 @@ fn no_write_of_a_flooding_writer_lands_after_the_revocation() {
     for round in 0..ROUNDS {
         let before = shared.done.load(Ordering::SeqCst);
         owner.until("the writer writes", |_| shared.done.load(Ordering::SeqCst) > before + 3);
-        // Each round revokes at a different moment of the stream of writes.
+        // Rounds revoke at different moments of the stream of writes.
         std::thread::sleep(Duration::from_micros(137 * (round as u64 % 11)));
         let done = shared.done.load(Ordering::SeqCst);
         let since = Instant::now();

@@ -35,7 +35,7 @@ enum Break {
     Survivor,
     /// The survivor revokes its grant while the peer writes.
     Fenced,
-    /// Both ends use a wrong key while their send queues are full of writes.
+    /// Both ends use a wrong key while their send queues are almost full of writes.
     Full,
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn address(host: u8) -> IpAddr {
     Ipv4Addr::new(10, 9, 0, host).into()
 }
 
-/// The configuration of both sides of a [`Pair`].
+/// The configuration of both sides of a [`pair`].
 #[derive(Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) kind: QpKind,

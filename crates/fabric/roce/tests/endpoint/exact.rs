@@ -53,7 +53,7 @@ fn kinds(b: &Side, setup: &Setup) -> Vec<Kind> {
     let kind = |what, packet, counter| Kind { what, packet, counter };
     vec![
         kind("another address", from(9, expected), |c| &mut c.wrong_source),
-        kind("a wrong key from another address", from(9, Bth { psn: Psn::new(1), ..expected }), |c| {
+        kind("a wrong PSN from another address", from(9, Bth { psn: Psn::new(1), ..expected }), |c| {
             &mut c.wrong_source
         }),
         kind("no such queue pair", from(9, Bth { dest_qp: 0x0bad, ..expected }), |c| &mut c.unknown_qp),

@@ -309,8 +309,9 @@ fn remote_access_errors_equal_those_of_the_kernel() {
     }
 }
 
-/// Initial value of the kernel's word, and the value that is swapped in.
+/// Initial value of the kernel's word.
 const WORD: u64 = 0x0123_4567_89ab_cdef;
+/// The value that a compare-and-swap stores in the kernel's word.
 const SWAPPED: u64 = 0xfedc_ba98_7654_3210;
 
 #[test]

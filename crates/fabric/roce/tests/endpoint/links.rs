@@ -8,7 +8,7 @@ use stentor_fabric_roce::endpoint::Counters;
 
 /// Payload of a packet of either flow, in bytes.
 const MTU: u16 = 1024;
-/// Size of the headers of a TCP packet on the link, in bytes; a packet of this fabric has slightly less.
+/// Size of the headers of a TCP packet on the link, in bytes; a packet of this fabric has slightly less on average.
 const AROUND: u64 = 66;
 /// Number of send requests that are outstanding at once.
 const POSTED: u64 = 100;
@@ -220,7 +220,7 @@ fn run(link: Link, shared: bool, seed: u64) -> Rates {
     Rates { ours: rate(0), tcp: rate(1), counters: *run.a.endpoint.counters() }
 }
 
-/// Links of 100 Mbit/s and different lengths with queues of 20 ms, and a link of 1 Gbit/s with a queue of 2 ms.
+/// Three links of 100 Mbit/s and different lengths with queues of 20 ms, and two links of 1 Gbit/s with queues of 2 ms.
 const SHORT: Link = Link { rate: 100, delay: 20_000, queue: 250_000, loss: 0 };
 const MIDDLE: Link = Link { delay: 500_000, ..SHORT };
 const LONG: Link = Link { delay: 4 * MS, ..SHORT };

@@ -121,7 +121,8 @@ fn number_of_merged_writes_is_limited() {
     assert_eq!(short, [&(65_280, 220), &(69_852, 148)]);
 }
 
-/// When a queue pair breaks, every request completes as flushed, including requests that were merged into another one.
+/// When a queue pair breaks, every request completes: the first one with the reason, and all others as flushed,
+/// including requests that were merged into another one.
 #[test]
 fn every_merged_request_is_flushed_with_its_id() {
     let (mut a, b) = pair(&APART);

@@ -112,7 +112,8 @@ fn unreliable_receiver_reports_the_error_only_locally() {
 }
 
 /// Whichever operation the peer refuses, the operations before it succeed, the refused one has the reported status, and
-/// the later ones are flushed.
+/// the later ones are flushed. If the refused one is the atomic, the READ before it has no response yet and gets the
+/// status instead.
 #[test]
 fn requester_breaks_with_the_reported_status() {
     let setup = Setup::default();

@@ -41,8 +41,8 @@ pub(crate) fn save(inputs: &[Script]) {
     std::fs::write(file(), bytes).expect("the folder can be written to");
 }
 
-/// Returns the initial inputs: captured connections of the kernel, which are readdressed to the victim, and single
-/// packets of every kind.
+/// Returns the initial inputs: captured connections of the kernel, which are readdressed to the victim, a repeated
+/// READ, a silent peer, and single packets of every kind.
 pub(crate) fn seeds(known: &Known) -> Vec<Script> {
     let files = ["send", "write", "writeimm", "read", "nak", "rnr", "atomic", "sendimm", "uc"];
     let mut seeds = Vec::new();

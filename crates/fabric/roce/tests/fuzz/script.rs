@@ -2,7 +2,8 @@
 //!
 //! The first byte configures the victim (bit 0: unreliable connection; bit 1: path MTU 1024 instead of 256). Datagrams
 //! follow: flags, length of the packets into which it is split (0: a single packet), and length of the datagram (two
-//! bytes each, little-endian), then its bytes. A truncated end is ignored, so any bytes are a valid input.
+//! bytes each, little-endian), then its bytes. A datagram that exceeds the input is shortened, and an incomplete header
+//! at the end is ignored, so any bytes are a valid input.
 
 /// Flags of a datagram.
 pub(crate) mod flags {

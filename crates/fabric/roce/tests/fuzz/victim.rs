@@ -44,7 +44,7 @@ pub(crate) struct Victim {
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// Hashes of the effects of each packet: its opcode, changed counters, packets sent, completions, and the queue
-    /// pair's state.
+    /// pair's state. The set also has the final value of each counter (see [`is_count`]).
     pub(crate) features: BTreeSet<u64>,
     /// Opcodes of the valid packets.
     pub(crate) opcodes: BTreeSet<u8>,
