@@ -16,8 +16,8 @@ const SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
 const LARGE: usize = 1 << 20;
 const DEEP: usize = 16;
 
-/// One end of the connection. Places below `DEEP` hold the bulk data that is sent or received; places from `DEEP` on
-/// hold replies.
+/// One end of the connection. Bulk data uses the places below `DEEP`, and its short replies use place `DEEP`. The
+/// ping-pong sends from place 0 and receives into place `DEEP`.
 struct Side(Bare);
 
 impl Side {

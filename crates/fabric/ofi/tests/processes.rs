@@ -1,5 +1,5 @@
-//! Tests with two processes, one of which is killed and restarted. Tests with two endpoints in one process do not cover
-//! this case.
+//! Most of these tests start a second process, which is killed and restarted. Tests with two endpoints in one process
+//! do not cover this case.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,5 @@
-//! Tests a device that disappears while it is in use. Its processes receive an event that names it, and processes on
-//! another device continue. Ignored by default: see `conformance.rs`.
+//! Tests a device that disappears while it is in use. Its processes report a [`Trouble`] that names it, and processes
+//! on another device continue. Ignored by default: see `conformance.rs`.
 
 mod processes;
 

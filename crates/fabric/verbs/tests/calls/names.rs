@@ -137,8 +137,8 @@ pub(crate) fn operands(wr: &sys::ibv_send_wr) -> (u64, u64) {
 /// Copies memory of one process to memory of the other.
 pub(crate) fn copy(from: u64, to: u64, bytes: u32) {
     if bytes > 0 {
-        // SAFETY: both ranges were checked against registrations, whose memory is allocated. Only this thread accesses
-        // it.
+        // SAFETY: each range is inline data of the caller, or was checked against registrations, whose memory is
+        // allocated. Only this thread accesses it.
         unsafe {
             std::ptr::copy(
                 std::ptr::with_exposed_provenance::<u8>(from as usize),

@@ -33,7 +33,7 @@ pub(crate) fn host() -> Host {
     let verbs = Verbs::load().expect("libibverbs");
     let wanted = Wanted { address: Some(ADDRESS.parse().unwrap()), ..Wanted::default() };
     let choice = device::choose(&device::devices(device::ROOT.as_ref()), &wanted).expect("a device");
-    let context = Context::open(verbs, &choice.device).expect("it opens");
+    let context = Context::open(verbs, &choice.device).expect("the device opens");
     let own = Own { port: PortNumber(choice.port), gid_index: u8::try_from(choice.gid.index).unwrap() };
     let mtu = context.port(own.port).unwrap().mtu.expect("an MTU");
     Host { context, choice, own, mtu }
@@ -87,7 +87,7 @@ impl End {
             imm: None,
         }];
         while self.queue.poll(&mut out).unwrap() == 0 {
-            assert!(Instant::now() < until, "nothing completes");
+            assert!(Instant::now() < until, "no request completes");
             std::thread::yield_now();
         }
         out[0]
