@@ -107,7 +107,7 @@ impl Junction {
         Ok((annex, main))
     }
 
-    /// Hands a packet over if it is for the queue pair of an annex. Returns `false` if it is not.
+    /// Hands a packet over if it is for the queue pair of an annex. Returns whether it was for one.
     #[inline]
     pub(super) fn takes(&self, arrival: &Arrival<'_>) -> bool {
         // The high byte of the number excludes packets of the main endpoint, so these cost nothing more.

@@ -164,7 +164,8 @@ impl Outlet {
         }));
     }
 
-    /// Sends datagrams without adding headers.
+    /// Sends datagrams. On a raw socket, their bytes must begin with the IP and UDP headers. On a plain socket, the
+    /// kernel writes these headers.
     pub fn send_plain<'a>(&mut self, datagrams: impl Iterator<Item = (Ipv4Addr, &'a [u8])>) {
         self.send_each(datagrams.map(|(to, bytes)| (to, Outgoing { bytes, ..Outgoing::NOTHING })));
     }

@@ -11,13 +11,13 @@ use crate::endpoint::Check;
 /// Faults of packets. The probabilities are from 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Chances {
-    /// Probability that the packet is lost.
+    /// Probability that a packet is lost.
     pub drop: f64,
-    /// Probability that the packet arrives twice.
+    /// Probability that a packet arrives twice.
     pub duplicate: f64,
-    /// Probability that up to four later packets overtake this one.
+    /// Probability that one to four later packets overtake a packet.
     pub reorder: f64,
-    /// Probability that one bit of the packet is flipped.
+    /// Probability that one bit of a packet is flipped.
     pub corrupt: f64,
     /// Additional delay of every packet, in nanoseconds.
     pub delay: u64,

@@ -51,7 +51,7 @@ pub struct PortCounters {
     pub in_runs: u64,
     /// Runs that the kernel refused. Their packets were sent one by one.
     pub refused_runs: u64,
-    /// Number of times that a buffer was full. Its packets were sent later, or count as unsent.
+    /// Number of periods in which a buffer was full. The packets that did not fit were sent later, or count as unsent.
     pub full: u64,
     /// Received packets that the kernel dropped for lack of buffer space. The kernel reports drops with the next packet
     /// that fits, so drops after the last received packet are not included. It can report fewer than 2^32 drops between

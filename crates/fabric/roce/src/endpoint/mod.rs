@@ -17,13 +17,13 @@
 //!   losses reduce it by at most half (`window.rs`). Each acknowledged window adds one packet. A packet marked
 //!   "congestion experienced" is answered with a CNP, at most one per queue pair and 50 µs.
 //! - **READs** longer than 32 packets are requested in pieces of 32 packets. Each piece is a separate READ for the
-//!   responder.
+//!   responder. A READ or atomic is refused with "invalid request" if the responses to `max_dest_rd_atomic` others are
+//!   still to be sent.
 //! - **Credits** are not counted: the endpoint sends 31, "unlimited", and ignores the peer's credits.
 //! - **Local errors of the responder**: there is one such error, because completion queues cannot overflow and memory
 //!   faults are not detected. It occurs if the memory of the receive for a SEND is no longer registered. The responder
 //!   answers with "remote operational error" and breaks the queue pair (class A of the specification's table of
-//!   responder errors). On an unreliable connection it sends no answer. A READ or atomic is refused with "invalid
-//!   request" if the responses to `max_dest_rd_atomic` others are still to be sent.
+//!   responder errors). On an unreliable connection it sends no answer.
 //! - **SEND with invalidate** is refused as an invalid request: no peer may invalidate a key of this endpoint.
 
 mod answers;

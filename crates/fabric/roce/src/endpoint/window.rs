@@ -21,7 +21,7 @@ pub(crate) struct Window {
     most: u32,
     /// Size up to which the window doubles with each round trip.
     threshold: u32,
-    /// Number of packets acknowledged since the window grew.
+    /// Number of acknowledged packets that count towards the next growth of the window.
     acknowledged: u32,
     /// Number of packets acknowledged since the last loss.
     since_loss: u32,

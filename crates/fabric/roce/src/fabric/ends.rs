@@ -29,8 +29,8 @@ const AROUND_IPV4: u32 = 20 + 8 + 12 + 16 + 4 + 4;
 const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
 /// Path MTU if the interface is unknown. It fits an Ethernet MTU of 1500.
 const USUAL_MTU: u16 = 1024;
-/// Number of windows for which a socket buffer should have room. They include the kernel's overhead: it counts about
-/// two bytes per byte of data.
+/// A window larger than [`LEAST_WINDOW`] fills at most one part in this number of a socket buffer. The rest of the
+/// buffer is for other queue pairs, and for the kernel's overhead: the kernel counts about two bytes per byte of data.
 const SHARES: u32 = 16;
 /// Maximum window of a queue pair whose packets a switch copies, in packets.
 const SWITCH_WINDOW: u32 = 32;
