@@ -13,7 +13,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Creates a counter in `domain`, which must outlive it.
+    /// Creates a counter in `domain`, which must outlive the counter.
     pub(crate) fn new(domain: &Domain) -> Result<Counter, Errno> {
         let mut attributes = sys::fi_cntr_attr {
             events: sys::FI_CNTR_EVENTS_COMP,

@@ -312,7 +312,8 @@ impl Life {
         let _ = unsafe { self.endpoint.cancel(context) };
     }
 
-    /// Returns the type and the data length of the frame in this buffer. The data follows the header.
+    /// Returns the type and the data length of the frame in buffer `n`. The data follows the header. Returns `None` if
+    /// the frame is invalid.
     pub(super) fn frame(&self, n: usize, bytes: usize) -> Option<(FrameKind, usize)> {
         let mut header = [0; HEADER];
         load(self.frames.memory().words(), n * FRAME, &mut header);

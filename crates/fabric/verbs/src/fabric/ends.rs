@@ -4,8 +4,9 @@
 //! pair that does not exist any more.
 //!
 //! When an end breaks, its queue pair is moved to ERR, its completions are polled, and the queue pair is destroyed.
-//! Afterwards none of its operations makes progress. Requests that are still outstanding are completed as flushed,
-//! without waiting for the device to report them.
+//! Afterwards none of its operations makes progress. Requests that are still outstanding are then completed without
+//! waiting for the device to report them: the first one in the send queue with the status of the break, all others as
+//! flushed.
 
 use std::sync::Arc;
 
@@ -269,8 +270,8 @@ impl VerbsDevice {
         PostError::NotReady { qp, state: QpState::Error }
     }
 
-    /// Ends the life of an end. The first outstanding request completes with `status`, and all later requests complete
-    /// as flushed.
+    /// Ends the life of an end. The first outstanding request in the send queue completes with `status`, and all other
+    /// requests complete as flushed.
     fn shut(&mut self, qp: QpId, status: Status) {
         let Some(pair) = self.halves[qp.index()].pair.take() else { return };
         // A device that was removed refuses this transition. The queue pair is destroyed nevertheless.

@@ -82,7 +82,7 @@ impl Holder {
         (1..u64::from(MOST_MERGED)).contains(&source.bytes())
     }
 
-    /// Holds a WRITE. No other WRITE may be held.
+    /// Holds a WRITE. No other WRITE may be held at the time of the call.
     #[inline]
     pub(super) fn hold(&mut self, source: &Source<'_>, remote: Remote, signalled: bool) {
         debug_assert!(self.held.is_none(), "the held WRITE must be posted first");

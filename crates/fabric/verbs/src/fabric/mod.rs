@@ -99,7 +99,7 @@ pub struct VerbsDevice {
     watched: bool,
     /// `true` if a write may have landed, or a completion or an event may have arrived, since [`arm`](Device::arm).
     rung: bool,
-    /// Error of a failed system call.
+    /// First error of a system call that was not reported yet.
     failure: Option<String>,
 }
 
