@@ -26,7 +26,7 @@ pub struct Op {
 }
 
 impl Op {
-    /// Returns the operation as a number below 2²⁰.
+    /// Returns the operation as a number below 2¹⁹.
     #[inline]
     #[must_use]
     pub fn bits(self) -> u32 {
@@ -104,7 +104,8 @@ pub enum Outcome {
         /// Content of the message as words: the first word of a length, or all words of a control message or hello.
         words: [u64; 8],
     },
-    /// The receive was cancelled before a message arrived in it.
+    /// The operation had no effect: the receive was cancelled before a message arrived in it, or the fabric refused the
+    /// post.
     GivenBack,
     /// The operation failed. It is no longer outstanding.
     Failed(Status),

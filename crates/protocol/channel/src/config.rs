@@ -11,8 +11,8 @@ pub enum Scheme {
     /// The length, then the payload, each with the message's id in its tag.
     LengthPayload = 1,
     /// A short message is sent in place of its length, marked by [`Tag::WHOLE`](crate::Tag::WHOLE) in its tag. A
-    /// message of one piece is also sent without its length if the peer has a receive for the piece. Pieces of longer
-    /// messages are numbered separately from lengths.
+    /// message of one piece is also sent without its length if the peer has a receive and this end a free slot for the
+    /// piece. Pieces of longer messages are numbered separately from lengths.
     #[default]
     Eager = 2,
     /// Each message is a WRITE_WITH_IMM into a slot in the receiver's memory, for fabrics without tags. A short message
@@ -139,7 +139,7 @@ fn multiple(what: &'static str, value: u64, of: u64) -> Result<(), ConfigError> 
 }
 
 impl Config {
-    /// Returns the default parameters with another scheme.
+    /// Returns the default parameters for `scheme`.
     #[must_use]
     pub fn with(scheme: Scheme) -> Self {
         Config { scheme, ..Config::default() }.normal()
@@ -182,8 +182,8 @@ impl Config {
         self.scheme == Scheme::Eager && self.is_inline(bytes)
     }
 
-    /// Returns whether a message of `bytes` bytes is sent as one piece. The message needs no length in front if the
-    /// peer has a receive for the piece.
+    /// Returns whether a message of `bytes` bytes may be sent as one piece without a length in front ([`Scheme::Eager`]
+    /// only).
     #[inline]
     #[must_use]
     pub(crate) fn is_alone(&self, bytes: u64) -> bool {

@@ -16,11 +16,11 @@ use crate::{Cause, ChannelError, Config, Kind, Operation, Scheme, Tag, WriteErro
 /// State of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// Messages may be sent in both directions.
+    /// Neither closed nor failed. Messages are sent once the hellos have been exchanged.
     Open,
-    /// Nothing is posted any more, and outstanding operations complete.
+    /// Outstanding operations complete. Nothing more is posted except the notice of a failure to the peer.
     Draining,
-    /// No operation is outstanding.
+    /// No operation is outstanding, and none will be posted.
     Over,
 }
 
@@ -64,8 +64,8 @@ struct ToTell {
 }
 
 impl Connection {
-    /// Creates one end of connection `number` with `peer`, which both ends have opened `life` times, this time
-    /// included.
+    /// Creates one end of connection `number` with `peer`. `life` is the number of times that this end has opened the
+    /// number, this time included. The ends meet only if the peer's end has the same life.
     ///
     /// # Panics
     /// Panics if [`Config::check`] refuses the parameters.
@@ -299,14 +299,14 @@ impl Connection {
         Snapshot { granted: self.inbound.granted(), finished, last, seen: self.controls.seen(), gave_up: None }
     }
 
-    /// Returns the next receive to cancel. The receive still completes, either as cancelled or with a message that
-    /// arrived before the cancel.
+    /// Returns the next receive to cancel. The receive still completes: as cancelled, with a message that arrived
+    /// before the cancel, or with an error.
     pub fn next_cancel(&mut self) -> Option<Op> {
         self.lent.next_cancel()
     }
 
     /// Fast path of [`completed`](Connection::completed) for the most frequent completion: the next message arrives in
-    /// place of its length, while neither end is closing. Records that completion and returns true; the message can
+    /// place of its length, and closing does not affect it. Records that completion and returns true; the message can
     /// then be read. For every other completion, changes nothing and returns false.
     #[inline]
     pub fn takes_next(&mut self, op: Op, kind: Kind, sequence: u32, bytes: u32) -> bool {
@@ -443,7 +443,7 @@ impl Connection {
         })
     }
 
-    /// Frees the slot of a part that was read, so that the next message can arrive in it.
+    /// Frees the slot of a part that was read, so that another message or piece can arrive in it.
     #[inline]
     pub fn consume(&mut self, piece: &Piece) {
         if self.phase == Phase::Open {
@@ -458,11 +458,11 @@ impl Connection {
         self.all_came() && self.inbound.is_read()
     }
 
-    /// Ends the writing of messages; reading continues. The connection closes when both ends have finished and have
-    /// read all messages.
+    /// Ends the writing of messages; reading continues. This end closes when both ends have finished and it has read
+    /// all messages of the peer.
     ///
     /// # Errors
-    /// Returns [`WriteError::Busy`] if only a part of the last message has been handed over.
+    /// Returns [`WriteError::Busy`] if the message that was begun last has not been handed over completely.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         if let Some(left) = self.left() {
             return Err(WriteError::Busy { left });
@@ -478,8 +478,8 @@ impl Connection {
         self.advance();
     }
 
-    /// Finishes writing like [`finish`](Connection::finish), and discards arriving messages. The connection is over
-    /// when the peer has finished, too.
+    /// Finishes writing like [`finish`](Connection::finish), and discards arriving messages. This end closes when the
+    /// peer has finished, too, and all its messages have arrived.
     ///
     /// # Errors
     /// See [`finish`](Connection::finish).
@@ -489,15 +489,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes the connection discard all messages that arrive later.
+    /// Makes the connection discard all messages that have not been read, including those that arrive later.
     pub fn discard(&mut self) {
         self.ending.discarding = true;
         self.advance();
     }
 
-    /// Aborts the connection and informs the peer. The connection is over once no operation is outstanding. If this end
-    /// has sent its hello and the peer has not, the end also waits until it has informed the peer, or until the queue
-    /// pair breaks.
+    /// Aborts the connection if it is open, and informs the peer if this end has sent its hello or received the peer's.
+    /// The connection is over once no operation is outstanding and the notice to the peer is sent. The notice waits for
+    /// the peer's hello; it is dropped if the queue pair breaks or no control message may be sent.
     pub fn abort(&mut self) {
         self.fail(Operation::Close, Cause::Aborted);
         self.advance();
@@ -576,7 +576,7 @@ impl Connection {
         self.drain();
     }
 
-    /// Begins to drain: cancels every receive.
+    /// Begins to drain: cancels the receives.
     fn drain(&mut self) {
         self.phase = Phase::Draining;
         // If this end has sent its hello, it must inform the peer of an abort, which it can do only after the peer's
@@ -603,8 +603,8 @@ impl Connection {
             }
         }
         let early = mutant!(self.config.mutant, CloseFreesEarly);
-        // An aborted end sends its notice to the peer before it is over. It skips the notice if it has no room for a
-        // control message.
+        // An end that failed or was aborted sends its notice to the peer before it is over. It skips the notice if it
+        // has no room for a control message.
         if self.phase == Phase::Draining && (self.lent() == 0 || early) && !self.may_still_say() {
             self.phase = Phase::Over;
             self.to_tell.closed = true;

@@ -20,7 +20,7 @@ const LAST: u64 = 2;
 /// Content of one control message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Snapshot {
-    /// Number of receives ever posted for lengths and for pieces.
+    /// Cumulative credits for lengths and for pieces.
     pub(crate) granted: [u64; 2],
     /// Number of lengths and pieces ever sent, once the sender has finished.
     pub(crate) finished: Option<[u64; 2]>,
@@ -51,7 +51,7 @@ impl Snapshot {
     }
 
     /// Parses a control message. Returns an error if the version or the parameters of its sender differ from this
-    /// end's.
+    /// end's, or if it has unknown flags.
     pub(crate) fn read(words: &[u64; 8], config: &Config) -> Result<Snapshot, Violation> {
         let theirs = words[0] as u8;
         if theirs != VERSION {

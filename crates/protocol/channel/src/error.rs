@@ -16,9 +16,9 @@ pub enum Operation {
     Write(u64),
     /// The message with this number was being read.
     Read(u64),
-    /// The ends were exchanging credits or closing notices.
+    /// The ends were exchanging credits or closing notices, or the queue pair broke after the hellos.
     Control,
-    /// The connection was being closed.
+    /// The owner was aborting the connection.
     Close,
 }
 
@@ -72,7 +72,7 @@ pub enum Cause {
         /// Limit, in bytes.
         limit: u64,
     },
-    /// The peer used a sequence that cannot be in flight.
+    /// The peer used a sequence that cannot be in flight or has arrived before.
     #[error("the peer sent {kind} {sequence}; only the {window} sequences that begin with {expected} are valid")]
     Sequence {
         /// Kind of message: `length`, `payload`, `message` or `control`.
@@ -94,10 +94,10 @@ pub enum Cause {
         /// Required size, in bytes.
         expected: u64,
     },
-    /// The peer's messages contradict each other.
+    /// The peer broke another rule of the protocol, which the text names.
     #[error("the peer contradicts itself: {0}")]
     Nonsense(&'static str),
-    /// The peer aborted the connection.
+    /// The connection was aborted, or failed, at the peer.
     #[error("the peer aborted the connection: {0}")]
     PeerGaveUp(Reason),
     /// This end aborted the connection.
@@ -111,7 +111,7 @@ pub enum Cause {
 /// Reason why the fabric refused to post an operation.
 pub type Refusal = PostErrorKind;
 
-/// A [`PostError`] with a cheap hash and comparison. Its text is that of the `PostError`.
+/// A [`PostError`] that implements `Hash`. The hash covers only the variant. The text is that of the `PostError`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
 pub struct PostErrorKind(pub PostError);
@@ -122,14 +122,14 @@ impl std::hash::Hash for PostErrorKind {
     }
 }
 
-/// Reason why the peer aborted a connection, as reported by the peer.
+/// Reason why the connection ended at the peer, as reported by the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[repr(u8)]
 pub enum Reason {
     /// The peer's application aborted the connection.
     #[error("its application requested the abort")]
     Aborted = 1,
-    /// The peer detected an error that ends the connection.
+    /// The connection failed at the peer, for example by an error of its fabric or by a timeout of its application.
     #[error("it detected an error")]
     Error = 2,
 }
@@ -157,7 +157,7 @@ pub struct ChannelError {
     pub cause: Cause,
 }
 
-/// Reason why a message was not accepted for writing. The call had no effect.
+/// Reason why a call that writes a message or finishes writing was refused. The call had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum WriteError {
     /// The message is longer than the limit.
@@ -185,7 +185,7 @@ pub enum WriteError {
         /// Length of the message in this call, in bytes.
         given: u64,
     },
-    /// The message does not lie in its region.
+    /// The message does not lie in its region, or its offset is not a multiple of 8.
     #[error(
         "a message of {bytes} bytes at offset {offset} does not fit in a region of {region_bytes} bytes: the offset must \
          be a multiple of 8, and the region must contain the message up to the next multiple of 8"
@@ -200,8 +200,7 @@ pub enum WriteError {
     },
 }
 
-/// Cause of a failure that is detected in a message of the peer. The connection adds the operation to form a
-/// [`ChannelError`].
+/// Cause of a failure. The connection adds the operation to form a [`ChannelError`].
 pub(crate) type Violation = Cause;
 
 impl Scheme {

@@ -43,7 +43,7 @@ enum Came {
     Alone(u64),
 }
 
-/// A message whose length has arrived. Its pieces are known once all earlier lengths have arrived.
+/// A message whose length is known. The numbers of its pieces are known once all earlier lengths have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Message {
     came: Came,
@@ -85,8 +85,9 @@ pub(crate) struct Inbound {
     announced: u64,
     /// Number of receives for pieces that are posted ahead. A provider that matches tags in software scans all posted
     /// receives before it finds the one of a short message. With [`Scheme::Eager`] there are therefore none until a
-    /// message with pieces is announced. Afterwards the number is the largest number of pieces that were announced and
-    /// unread at a time. It doubles whenever the peer announces a message that could have been sent without a length.
+    /// message with pieces is announced. The number then never falls. It is at least [`first_pieces`] and at most
+    /// [`Config::pieces`]. It grows to the largest number of pieces that were announced and unread at a time, and
+    /// doubles whenever the peer announces a message that could have been sent without a length.
     ahead: u64,
     pieces: Window,
     /// Slots for pieces without a posted receive. The slot that was read last is used first, because it is in the
@@ -96,7 +97,7 @@ pub(crate) struct Inbound {
     placed: Box<[(u16, u32)]>,
 }
 
-/// Returns the number of receives for pieces that are posted at first.
+/// Returns the smallest number of receives for pieces that are posted ahead, once there are any.
 fn first_pieces(config: &Config) -> u64 {
     config.pieces.min(4).into()
 }
@@ -293,7 +294,7 @@ impl Inbound {
             }
             let (bytes, by_pieces) = (message.bytes, self.config.scheme == Scheme::LengthPayload);
             self.next_length += if by_pieces { self.config.pieces_of(bytes) } else { 1 };
-            // If the message could have been sent without a length, the peer had no credit for a piece.
+            // If the message could have been sent without a length, the peer had no credit or no free slot for a piece.
             let was_short = matches!(message.came, Came::Length(_)) && self.config.is_alone(bytes);
             self.announce(self.config.pieces_of(bytes), was_short);
             self.messages.push_back(message);
@@ -410,7 +411,7 @@ impl Inbound {
         self.arrived[0] > total[0] || self.arrived[1] > total[1]
     }
 
-    /// Returns whether all messages that arrived were read.
+    /// Returns whether no message is ready to be read. Messages whose predecessors have not arrived do not count.
     pub(crate) fn is_read(&self) -> bool {
         self.messages.is_empty()
     }
@@ -478,8 +479,8 @@ mod tests {
         pieces_posted(inbound);
     }
 
-    /// A message of one piece uses no receive for a length, but the credit for a length that it consumed is granted
-    /// again. Sequences wrap during the test.
+    /// A message of one piece without a length uses no receive for a length, but the credit for a length that it
+    /// consumed is granted again. Sequences wrap during the test.
     #[test]
     fn single_piece_message_returns_its_credits() {
         let first_sequence = u32::MAX - 2;
@@ -494,7 +495,8 @@ mod tests {
         assert_eq!((inbound.posted[0], inbound.windows()), (32 + 16 + 1, [32, 4]));
     }
 
-    /// If a peer sends a length for a message of one piece, it had no credit for the piece.
+    /// A peer that sends a length for a message of one piece lacked a receive for the piece, so this end doubles the
+    /// number of receives.
     #[test]
     fn peer_short_of_receives_gets_twice_as_many() {
         let config = Config { pieces: 13, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
@@ -525,7 +527,7 @@ mod tests {
     }
 
     /// The list of free slots does not grow beyond the number of slots, however many pieces arrive. With
-    /// [`Scheme::Counted`] it stays empty.
+    /// [`Scheme::Counted`] it does not change.
     #[test]
     fn free_slots_never_exceed_all_slots() {
         for scheme in Scheme::ALL {

@@ -10,7 +10,7 @@ use crate::{Config, Kind};
 ///
 /// # Invariants
 /// - `recvs` is the number of slots set in `posted`, unless the fabric completes a receive that was not posted.
-/// - Every receive in `to_cancel` is posted.
+/// - Every receive in `to_cancel` was posted when it was queued there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Lent {
     /// Posted receives, by kind and slot.

@@ -22,33 +22,36 @@
 //! A message that is longer than a piece uses one id per piece, so this scheme numbers lengths by pieces. The other
 //! schemes send fewer messages of the fabric:
 //!
-//! - [`Scheme::Eager`] sends a short message in place of its length and marks that in the tag ([`Tag::WHOLE`]), so a
-//!   message of 4096 bytes is a fabric message of 4096 bytes. Lengths and pieces have separate numbers. A message of
-//!   one piece is sent without a length in front if the peer has a receive for it; its tag holds both numbers
-//!   ([`Tag::PIECE_BITS`]).
+//! - [`Scheme::Eager`] sends a message of at most [`Config::eager_bytes`] bytes in place of its length and marks that
+//!   in the tag ([`Tag::WHOLE`]). With the default of 4096 bytes, a message of 4096 bytes is one fabric message of 4096
+//!   bytes. Lengths and pieces have separate numbers. A message of one piece is sent without a length in front if the
+//!   peer has a receive and this end a free slot for the piece; its tag holds both numbers ([`Tag::PIECE_BITS`]).
 //! - [`Scheme::Counted`], for fabrics without tags, sends a short message after its length.
 //!
 //! # States and invariants
-//! A connection is *open*, then *draining*, then *over*. It drains when both ends have finished and have read all
-//! messages, when an operation fails, or when its owner aborts it. While it drains, it posts nothing and cancels every
-//! receive. It is over once the fabric has completed every outstanding operation, and not before (C4).
+//! A connection is *open*, then *draining*, then *over*. An end drains once both ends have finished and it has read all
+//! messages of the peer, or once it fails or is aborted ([`Cause`]). While it drains, it posts no receives, and no
+//! sends except the notice of a failure to the peer. It cancels its receives; only the receive for the peer's hello
+//! stays posted while the notice must wait for that hello. The end is not over before the fabric has completed every
+//! outstanding operation (C4).
 //!
 //! 1. The fabric has at most one operation per direction, kind and slot ([`Op`]). A slot is written, or sent from,
 //!    again only after that operation has completed.
-//! 2. Numbers in flight lie in a window of at most [`MAX_WINDOW`] numbers, so 32 bits of sequence identify one of them.
-//!    For a message that is one piece, 15 bits identify the message and 16 bits the piece. The numbers themselves never
-//!    wrap.
+//! 2. Numbers in flight lie in a window of at most [`MAX_WINDOW`] + 1 numbers, so 32 bits of sequence identify one of
+//!    them. For a message of one piece without a length in front, 15 bits identify the message and 16 bits the piece.
+//!    The numbers themselves never wrap.
 //! 3. `sent ≤ granted ≤ receives that the peer has posted` holds for lengths, for pieces and for control messages, so
-//!    nothing that arrives waits for a receive (C3). A message that is one piece also consumes a credit for a length
-//!    but uses no receive for one; the receiver grants that credit again once the message has been read. Only an end's
-//!    hello may wait for a receive, until the other end is open.
+//!    nothing that arrives waits for a receive (C3). A message of one piece without a length in front also consumes a
+//!    credit for a length but uses no receive for one; the receiver grants that credit again once the message has been
+//!    read. Only an end's hello may wait for a receive, until the other end is open.
 //! 4. A control message holds the complete state of its sender in cumulative numbers. The order of control messages
 //!    therefore does not matter, and a later one replaces all earlier ones. An end has at most [`CONTROLS`] control
 //!    messages that the peer has not acknowledged.
 //! 5. Messages are delivered, and written messages are reported, only from the front of their window (C1, C2).
-//! 6. An end sends its last control message when the peer has finished and everything from the peer has arrived. That
-//!    message holds the total number of the end's control messages. An end that has sent its last one and has received
-//!    all of the peer's knows that nothing is in flight in either direction.
+//! 6. An end sends its last control message when both ends have finished and everything from the peer has arrived. That
+//!    message holds the total number of the end's control messages. An end whose sends have all completed, the last
+//!    control message included, and that has received all of the peer's control messages knows that nothing is in
+//!    flight in either direction.
 //! 7. At that point the peer may still have receives posted. The number's next life (the next time it is opened)
 //!    therefore begins with a hello that only the receive of that life matches ([`Kind::Greeting`]). An end sends
 //!    nothing else before the peer's hello of the same life has arrived. That hello proves that the peer's receives of

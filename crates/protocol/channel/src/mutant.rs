@@ -1,4 +1,5 @@
-//! Mutants of the channel, one per hazard. They are compiled in only with the feature `plants`.
+//! Mutants of the channel, each with the property that it breaks, or `latency`. They are compiled in only with the
+//! feature `plants`.
 
 pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;

@@ -5,14 +5,14 @@
 //!
 //! # Cancel safety
 //! Every future can be dropped at any time, for instance by a timeout or by a `select!`. The connection stays
-//! consistent: the peer reads each message whole and once, and the next call works as if the dropped one had returned.
+//! consistent: the peer reads each message that is sent whole and once, and later calls work.
 //!
 //! | dropped future | effect |
 //! |---|---|
 //! | [`Channel::write`] | the message is not sent, or the channel sends the rest from a copy; see [`Write`] |
 //! | [`Channel::read`] | none: parts that have arrived are kept for the next read |
 //! | [`Channel::flush`] | none |
-//! | [`Channel::close`] | this end has finished writing; a further `close` waits for the rest |
+//! | [`Channel::close`] | if it was polled, this end has finished writing; a further `close` waits for the rest |
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,7 +29,8 @@ use crate::{ChannelError, Endpoint, Handle, Notice, OpenError, WriteError};
 
 /// Number of turns after which the fabric's events are polled. A turn without other work polls them, too.
 const HOUSEKEEP_TURNS: u32 = 64;
-/// Longest sleep. It limits the time during which events of the fabric's control plane are not polled.
+/// Longest sleep between two turns of [`Hub::block_on`]. It limits the time during which events of the fabric's control
+/// plane are not polled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 /// Reason why a call of a channel failed.
@@ -126,8 +127,8 @@ impl<F: Fabric> Hub<F> {
         Ok(Channel { state: Rc::clone(&self.state), handle, begun: 0, reading: Vec::new() })
     }
 
-    /// Drives the endpoint once and wakes the tasks that may proceed. Returns whether there was any work. The credits
-    /// that a read frees are sent in the next turn, so a caller must call `turn` between a read and a sleep.
+    /// Drives the endpoint once. If there was any work, wakes all waiting tasks and returns true. The credits that a
+    /// read frees are sent in the next turn, so a caller must call `turn` between a read and a sleep.
     pub fn turn(&self) -> bool {
         let mut state = self.state.borrow_mut();
         let worked = state.turn();
@@ -226,7 +227,8 @@ impl<F: Fabric> Channel<F> {
         self.begun
     }
 
-    /// Returns ready once all messages that were handed over have been sent: their bytes have reached the peer's NIC.
+    /// Returns ready once all messages that were handed over have been sent, or the connection has failed. A message is
+    /// sent when the fabric has completed its operations.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let mut state = self.state.borrow_mut();
         let end = state.end(self.handle);
@@ -277,8 +279,9 @@ impl<F: Fabric> Channel<F> {
         Ok(self.state.borrow_mut().endpoint.finish(self.handle)?)
     }
 
-    /// Aborts the connection because the caller has measured a wait of `waited`. Every later call returns an error that
-    /// names the peer and this time.
+    /// Aborts the connection because the caller has measured a wait of `waited`. If the connection was open,
+    /// [`write`](Self::write), [`read`](Self::read), [`flush`](Self::flush) and [`close`](Self::close) return an error
+    /// that names the peer and this time, from the next [`Hub::turn`] on.
     pub fn time_out(&mut self, waited: Duration) {
         self.state.borrow_mut().endpoint.time_out(self.handle, waited);
     }
@@ -328,11 +331,12 @@ impl<F: Fabric> Drop for Channel<F> {
 /// # Cancel safety
 /// The future can be dropped at any time; the next write is not affected.
 ///
-/// - If no byte of the message had been sent, the write had no effect, and [`Channel::next_number`] has its earlier
-///   value.
-/// - Otherwise the peer will read the whole message. The drop copies the bytes that are left into memory of the
-///   channel. The copy costs time, and memory until its bytes are sent, for at most one message per connection. Until
-///   then the next write and the next [`flush`](Channel::flush) wait. A write that is not dropped makes no such copy.
+/// - If nothing of the message had been sent, not even its length, the write had no effect, and
+///   [`Channel::next_number`] has its earlier value.
+/// - Otherwise the peer will read the whole message, unless the connection fails. The drop copies the bytes that are
+///   left into memory of the channel. The copy costs time, and memory until its bytes are sent, for at most one message
+///   per connection. Until then the next write and the next [`flush`](Channel::flush) wait. A write that is not dropped
+///   makes no such copy.
 ///
 /// A future that is leaked instead of dropped (`mem::forget`) leaves its message unfinished; further writes then return
 /// [`WriteError::Busy`].

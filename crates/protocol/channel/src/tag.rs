@@ -53,8 +53,10 @@ pub struct Tag {
     pub connection: u32,
     /// Kind of the message.
     pub kind: Kind,
-    /// Number of the message among all messages of its kind, modulo 2³². For details see [`WHOLE`](Tag::WHOLE) and
-    /// [`PIECE_BITS`](Tag::PIECE_BITS).
+    /// Number of the message in the stream of its kind plus [`Config::first_sequence`](crate::Config::first_sequence),
+    /// modulo 2³². With [`Scheme::LengthPayload`](crate::Scheme::LengthPayload), a length has the number of its
+    /// message's first piece. For [`Scheme::Eager`](crate::Scheme::Eager) see [`WHOLE`](Tag::WHOLE) and
+    /// [`PIECE_BITS`](Tag::PIECE_BITS). For a hello it is the life of the connection's number.
     pub sequence: u32,
 }
 
@@ -67,7 +69,8 @@ impl Tag {
     /// If [`WHOLE`](Tag::WHOLE) is set, the piece is a whole message without a length in front, and the 15 bits between
     /// hold the message's number. Otherwise these 15 bits are 0.
     pub const PIECE_BITS: u32 = 16;
-    /// Tag bits that a receive for a piece ignores, because they hold a message number if the piece is a whole message.
+    /// Tag bits that a receive for a piece ignores: [`WHOLE`](Tag::WHOLE), and the message number if the piece is a
+    /// whole message.
     pub const ANY_MESSAGE: u64 = (u32::MAX << Tag::PIECE_BITS) as u64;
     /// Tag bits that a receive ignores to match any sequence.
     pub const ANY_SEQUENCE: u64 = u32::MAX as u64;

@@ -38,7 +38,7 @@ impl Window {
         self.done + around(place + self.size() - around(self.done, self.size()), self.size())
     }
 
-    /// Returns whether a number is done. The number must be below the end of the window.
+    /// Returns whether a number is done. Numbers beyond the window are not.
     #[inline]
     pub(crate) fn is_done(&self, number: u64) -> bool {
         number < self.done || number < self.done + self.size() && self.marks[self.place(number)]

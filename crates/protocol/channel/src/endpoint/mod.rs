@@ -31,7 +31,7 @@ pub struct EndpointConfig {
     pub channel: Config,
     /// Largest number of connections that are open with one peer at the same time.
     pub connections: u16,
-    /// Number of requests in the send queue of one queue pair.
+    /// Capacity of the send queue of one queue pair, in requests.
     pub send_depth: u32,
     /// Service of the queue pairs, which is a number. Both ends must configure the same one.
     pub service: Service,
@@ -70,14 +70,14 @@ pub enum EndpointError {
     /// The parameters are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The parameters exceed a limit of the fabric.
+    /// The parameters exceed a limit of the fabric, or need purposes that do not exist.
     #[error("{what}: {asked} requested, but the limit of `{fabric}` is {limit}; {remedy}")]
     TooMuch {
         /// Name of the limit.
         what: &'static str,
         /// Value that the parameters require.
         asked: u64,
-        /// Largest value that the fabric supports.
+        /// Largest possible value.
         limit: u64,
         /// Name of the fabric.
         fabric: &'static str,
@@ -127,7 +127,9 @@ pub enum OpenError {
         /// The other end.
         peer: ProcessId,
     },
-    /// The number of connections with the peer has reached the configured limit.
+    /// No memory is free for another connection with the peer. Either the number of connections has reached the
+    /// configured limit, or, with [`Scheme::Counted`], the queue pair broke and is not connected again, so the peer
+    /// might still write to the memory of a failed connection.
     #[error("{limit} connections with {peer} are open or closing; close one, or configure more connections per peer")]
     TooMany {
         /// The other end.
@@ -167,10 +169,11 @@ pub struct Endpoint<F: Fabric> {
     entries: Vec<Option<Entry>>,
     generations: u32,
     notices: VecDeque<(Handle, Notice)>,
-    /// Connections that may have data to send but found the send queue full.
+    /// Connections that may have data to send but could not post: the queue pair was not connected, or a queue was
+    /// full.
     starved: VecDeque<u32>,
-    /// Connections that completed an operation or were read, and must post receives or send credits. They are driven in
-    /// the next step, so that the owner can send an answer first.
+    /// Connections that completed an operation, were read or got a detached message, and must post receives, credits or
+    /// data. They are driven in the next step, so that the owner can send an answer first.
     due: Vec<u32>,
     /// Buffer for polled completions.
     completions: Box<[Completion]>,
@@ -180,7 +183,7 @@ pub struct Endpoint<F: Fabric> {
 }
 
 impl<F: Fabric> Endpoint<F> {
-    /// Registers memory for each peer and connects to all peers.
+    /// Registers memory for each peer and begins to connect to all peers.
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -228,8 +231,8 @@ impl<F: Fabric> Endpoint<F> {
         &mut self.fabric
     }
 
-    /// Opens this end of a connection. The peer opens its end under the same number. Messages may be handed over before
-    /// the peer has opened its end.
+    /// Opens this end of a connection. The peer opens its end under the same number. A message may be begun before the
+    /// peer has opened its end; it is sent afterwards.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -296,16 +299,19 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Hands over the part of the begun message that may be sent now. `message` is the whole message in every call.
-    /// Returns whether the whole message has been handed over.
+    /// Returns whether nothing of the message is left to hand over, which is also the case if no message was begun or
+    /// the connection is over.
     ///
     /// # Errors
-    /// Returns [`WriteError::OtherLength`] if the message was begun with another length.
+    /// Returns [`WriteError::OtherLength`] if the message was begun with another length, or [`WriteError::Busy`] if it
+    /// was [detached](Self::detach).
     pub fn hand_over(&mut self, handle: Handle, message: &[u8]) -> Result<bool, WriteError> {
         self.hand_over_all(handle, Body::Bytes(message))
     }
 
     /// Hands over a message from registered memory, like [`hand_over`](Self::hand_over). Its pieces are sent from that
-    /// memory without a copy. A short message, which is sent with or in place of its length, is copied nevertheless.
+    /// memory without a copy. Data that is posted inline is copied nevertheless, and so is a short message, which is
+    /// sent with or in place of its length.
     ///
     /// The process must have registered `region` through [`fabric_mut`](Self::fabric_mut), with itself as the writer.
     /// The message lies at `offset`, has the length with which it was begun, and must not change before
@@ -313,9 +319,8 @@ impl<F: Fabric> Endpoint<F> {
     /// sent, too.
     ///
     /// # Errors
-    /// Returns [`WriteError::OtherLength`] if the message was begun with another length. Returns
-    /// [`WriteError::OutOfRegion`] if `offset` is not a multiple of 8, or if the region ends before the next multiple
-    /// of 8 after the message.
+    /// Returns the errors of [`hand_over`](Self::hand_over). Returns [`WriteError::OutOfRegion`] if `offset` is not a
+    /// multiple of 8, or if the region ends before the end of the message, rounded up to a multiple of 8.
     pub fn hand_over_registered(
         &mut self,
         handle: Handle,
@@ -355,8 +360,8 @@ impl<F: Fabric> Endpoint<F> {
     /// the remaining bytes, and sends them from the copy before any message that is begun later. Returns whether the
     /// message will be sent.
     ///
-    /// An endpoint allocates memory for a copy only here. The cost is the time to copy the remaining bytes, and their
-    /// memory until they are sent, for at most one message per connection.
+    /// Only this call makes an endpoint allocate memory for the bytes of a message that is written. The memory is freed
+    /// once the bytes are sent, and there is at most one such copy per connection.
     ///
     /// # Errors
     /// Returns [`WriteError::OtherLength`] if the message was begun with another length.
@@ -430,21 +435,22 @@ impl<F: Fabric> Endpoint<F> {
             whole = piece.last;
             due(entry, handle.index, &mut self.due);
         }
-        // The connection is closing: the peer broke the protocol, or this was the last part of the last message.
+        // The read may have ended the connection: a part that broke the protocol, or the last part of the last message.
         if !entry.connection.is_open() {
             self.drive(handle.index);
         }
         whole
     }
 
-    /// Returns whether the peer has finished and all its messages were read.
+    /// Returns whether the peer has finished and all its messages were read. Also returns true for a connection that is
+    /// over.
     #[must_use]
     pub fn has_ended(&self, handle: Handle) -> bool {
         self.entry(handle).is_none_or(|entry| entry.connection.has_ended())
     }
 
-    /// Returns whether both ends have sent their hellos and no send of this end is outstanding. If an end is no longer
-    /// driven before that, the other end cannot open. Returns false for a connection that is over.
+    /// Returns whether both ends have sent their hellos and no send of this end is outstanding. Until then this end
+    /// must be driven, or the other end may never receive the hello. Returns false for a connection that is over.
     #[must_use]
     pub fn has_met(&self, handle: Handle) -> bool {
         self.entry(handle).is_some_and(|entry| entry.connection.has_met())
@@ -459,7 +465,7 @@ impl<F: Fabric> Endpoint<F> {
     /// Finishes writing; see [`Connection::finish`]. The rest of a detached message is still sent.
     ///
     /// # Errors
-    /// See [`Connection::finish`].
+    /// See [`Connection::finish`]. Returns [`WriteError::Closed`] if the connection is over.
     pub fn finish(&mut self, handle: Handle) -> Result<(), WriteError> {
         let is_detached = self.is_detached(handle);
         let connection = self.connection(handle).ok_or(WriteError::Closed)?;
@@ -475,7 +481,7 @@ impl<F: Fabric> Endpoint<F> {
     /// Finishes writing and discards arriving messages; see [`Connection::close`].
     ///
     /// # Errors
-    /// See [`Connection::close`].
+    /// See [`finish`](Self::finish).
     pub fn close(&mut self, handle: Handle) -> Result<(), WriteError> {
         self.finish(handle)?;
         if let Some(connection) = self.connection(handle) {
@@ -501,7 +507,7 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Returns the next notice.
+    /// Returns the oldest notice that was not returned yet.
     pub fn next_notice(&mut self) -> Option<(Handle, Notice)> {
         self.notices.pop_front()
     }
@@ -546,7 +552,7 @@ impl<F: Fabric> Endpoint<F> {
         self.due = indices;
     }
 
-    /// Drives each connection that found the send queue full once, before all other connections.
+    /// Drives each connection that could not post, once. Those that still cannot post queue up again.
     fn feed_starved(&mut self) {
         for _ in 0..self.starved.len() {
             let Some(index) = self.starved.pop_front() else { return };
@@ -592,7 +598,7 @@ impl<F: Fabric> Endpoint<F> {
         self.drive_link(place);
     }
 
-    /// Fails the connections of a queue pair that broke and was reset.
+    /// Fails the connections of a queue pair that broke.
     fn disconnected(&mut self, place: usize) {
         for index in 0..self.entries.len() {
             if let Some(entry) = self.entries[index].as_mut().filter(|entry| entry.link as usize == place) {
@@ -632,7 +638,7 @@ fn due(entry: &mut Entry, index: u32, due: &mut Vec<u32>) {
 }
 
 /// Checks that the configuration is within the limits of the fabric. Returns the number of sends that may be
-/// outstanding.
+/// outstanding on all queue pairs together.
 fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: &[ProcessId]) -> Result<u32, EndpointError> {
     config.channel.check()?;
     let has = fabric.capabilities();

@@ -13,7 +13,7 @@ use crate::Scheme;
 ///
 /// # Invariants
 /// - Each area is free, withheld, or used by one open connection.
-/// - `sends` and `recvs` count operations that were posted since the queue pair was last connected and have not
+/// - `sends` and `recvs` count operations that were posted since the queue pair was created or last reset and have not
 ///   completed.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -32,7 +32,7 @@ pub(super) struct Peer {
     pub(super) numbers: BTreeMap<u32, u32>,
     /// Connection numbers that may still have messages in flight after a failure.
     pub(super) spent: BTreeSet<u32>,
-    /// Number of times that each connection number was opened.
+    /// Number of times that each connection number was opened since the queue pair was created or last reset.
     pub(super) lives: BTreeMap<u32, u32>,
     /// With [`Scheme::Counted`], the content of hellos for connections that this end has not opened yet, by connection
     /// number.

@@ -11,7 +11,7 @@ use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme
 /// Longest data that is posted inline, in bytes, provided that the fabric's own limit is not lower.
 const INLINE_BYTES: usize = 256;
 
-/// Number of bits that encode an operation.
+/// Number of bits of a request number that are reserved for the operation.
 const OP_BITS: u32 = 20;
 
 /// Returns the number of a request: 32 bits for the connection's index, and 20 bits for the operation.
@@ -201,7 +201,8 @@ impl<F: Fabric> Endpoint<F> {
         self.fabric.post(link.qp(), WorkRequest { id: link.id(number_of(index, op)), verb, signalled })
     }
 
-    /// Returns the peer's region that this end writes. The peer granted access to it before it connected.
+    /// Returns the peer's region that this end writes. The peer granted access to the region before the queue pair was
+    /// connected.
     fn target(&mut self, place: usize) -> Result<RemoteRegion, PostError> {
         let Peer { link, target, .. } = &mut self.links[place];
         let qp = link.qp();
@@ -248,7 +249,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Posts receives until there are `recvs_needed`, which any WRITE_WITH_IMM may use. If the fabric refuses to post
-    /// one, a later write of the peer finds no receive, and the queue pair breaks with an error.
+    /// one, a later write of the peer may find no receive, and the queue pair then breaks with an error.
     pub(super) fn top_up(&mut self, place: usize) {
         let link = &mut self.links[place];
         while link.recvs < link.recvs_needed {

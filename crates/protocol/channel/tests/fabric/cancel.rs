@@ -1,4 +1,4 @@
-//! Futures that are dropped at every await point. The peer must still read whole messages in order.
+//! Futures that are dropped after any number of polls. The peer must still read whole messages in order.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -46,7 +46,7 @@ struct Fates {
 }
 
 /// Writes a message. Drops the future after `polls` polls. If the message was not sent, writes it again with one poll
-/// more. Meanwhile reads arriving messages, with futures that are also dropped.
+/// more. Between two attempts, reads at most one message, with a future that is also dropped.
 async fn write_all<F: Fabric>(
     channel: &mut Channel<F>,
     (message, polls): (&[u8], usize),
@@ -70,8 +70,8 @@ async fn write_all<F: Fabric>(
     }
 }
 
-/// Runs one end: writes its messages, then reads until the end. Returns the messages that it read. Every future is
-/// dropped after the number of polls that the plan contains, and the call is repeated.
+/// Runs one end: writes its messages, then reads until the end. Returns the messages that it read. Each future is
+/// dropped after a number of polls that depends on the plan. All calls but `flush` are then repeated.
 async fn end<F: Fabric>(channel: &mut Channel<F>, me: ProcessId, plan: &[(usize, usize)]) -> (Vec<Vec<u8>>, Fates) {
     let (mut read, mut fates) = (Vec::new(), Fates::default());
     for (number, (bytes, polls)) in plan.iter().enumerate() {

@@ -16,8 +16,8 @@ struct Ended {
     overtaken: u64,
 }
 
-/// Runs until both processes are done, or until a process has failed and either has drained or cannot send the peer the
-/// notice of its failure.
+/// Runs until both processes are done, or one process has a failed connection and all its connections are over. Also
+/// stops if the fabric refuses an operation, because the process then cannot send the peer the notice of its failure.
 fn run(config: EndpointConfig, seed: u64, disorders: Faults) -> Ended {
     let tagged = config.channel.scheme != Scheme::Counted;
     let world = World::new(SimConfig::new(2, seed, NetworkModel { tagged, ..NetworkModel::unordered() }));

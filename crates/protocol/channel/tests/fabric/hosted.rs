@@ -43,7 +43,7 @@ impl Meeting {
         ShmFabric::start(config).unwrap()
     }
 
-    /// Returns loopback addresses that no other test uses.
+    /// Returns loopback addresses that no other test of this process uses.
     fn addresses(&self) -> Vec<Option<SocketAddr>> {
         let third = (std::process::id() % 251) as u8;
         let address = |n: u8| Some(SocketAddr::from((Ipv4Addr::new(127, 60 + self.place, third, n + 1), 7399)));

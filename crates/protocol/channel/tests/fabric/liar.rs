@@ -1,5 +1,5 @@
 //! A peer that sends a valid hello and then messages that violate the protocol. The error names the peer and the
-//! violation, and registered memory does not change.
+//! violation, and the endpoint registers no more memory.
 
 use stentor_channel::{
     Cause, ChannelError, Config, Connection, Endpoint, Handle, Kind, Notice, Operation, Scheme, Tag, What,
@@ -78,7 +78,8 @@ impl<F: Fabric> Liar<F> {
         self.fabric.flush();
     }
 
-    /// Writes to an offset of the honest end's region. Returns false if the queue pair refuses the WRITE.
+    /// Writes to an offset of the honest end's region. Returns false if the region is not known yet or the queue pair
+    /// refuses the WRITE.
     fn write(&mut self, offset: u64, imm: u32, bytes: &[u8]) -> bool {
         let Some(region) = self.fabric.resolve(HONEST, Purpose(4002)) else { return false };
         let (source, target) = (self.source(bytes), RemoteSpan { region, offset });
@@ -286,8 +287,8 @@ fn writes_to_slots_that_were_not_granted_fail_the_connection() {
             }
             assert!(since.elapsed() < std::time::Duration::from_secs(60), "{imm:#x}: {written} written");
         }
-        // A hello for a connection number that is not open is kept for later. Every other message ends the connection
-        // or the queue pair.
+        // A hello for a connection number that is not open is kept for later. The other messages, repeated, end the
+        // connection or the queue pair.
         let early = imm == 3 << 14 | 1 << 16;
         assert_eq!(honest.failed.is_none(), early, "{imm:#x}: {:?}", honest.failed);
         if let Some(error) = honest.failed {

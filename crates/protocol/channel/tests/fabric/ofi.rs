@@ -1,5 +1,5 @@
-//! Two threads over libfabric's providers, with tags if the provider supports them, and with writes into slots. Each
-//! case runs without further restrictions and with those of EFA.
+//! Two threads over libfabric's providers. The cases with several connections and the crash run in every scheme, and
+//! one case adds the restrictions of EFA.
 
 use std::time::{Duration, Instant};
 

@@ -46,7 +46,7 @@ pub(crate) fn processes(
 
 pub(crate) const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 2000, 7];
 
-/// The call fails at once, although no part can be sent yet, because the peer has not opened its end.
+/// The call fails at once. The peer has not opened its end, so no part could be sent in any case.
 #[test]
 fn message_with_another_length_than_begun_is_refused() {
     let world = world(1, Scheme::Eager);

@@ -1,7 +1,7 @@
 //! Exhaustive search over every order of arrivals, completions and reads.
 //!
-//! The windows allow up to four operations in flight at each end. The larger cases take minutes and run optimised, by
-//! `cargo xtask test --only model`.
+//! The windows allow up to four lengths and four pieces in flight in each direction. The larger cases take minutes and
+//! run optimised, by `cargo xtask test --only model`.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,7 +13,8 @@ use crate::pair::{Action, Pair};
 #[derive(Clone)]
 struct World(Pair);
 
-/// A state of the search. Its hash ignores the order of items that may happen in any order.
+/// A state of the search. Items that may happen in any order are sorted, so equivalent states are equal
+/// ([`Pair::canonical`]).
 #[derive(Clone, PartialEq, Debug)]
 struct State(Pair);
 
@@ -72,7 +73,7 @@ pub(crate) fn config(scheme: Scheme, lengths: u32, pieces: u32) -> Config {
     Config { lengths, pieces, piece_bytes: 64, eager_bytes: 8, ..Config::with(scheme) }.normal()
 }
 
-/// Explores every state and prints their number.
+/// Explores every state, with ordered and with unordered arrivals, and prints their number.
 fn search(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], change: impl Fn(&mut Pair)) {
     for ordered in [true, false] {
         let mut pair = Pair::new(&config(scheme, lengths, pieces), messages, ordered);
@@ -84,8 +85,8 @@ fn search(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], 
     }
 }
 
-/// Explores a pair whose arrivals are reported at once ([`Pair::merged`]). Messages are sent in both directions, and
-/// their arrivals and completions happen in every order.
+/// Explores a pair whose arrivals are reported at once ([`Pair::merged`]). Arrivals and completions happen in every
+/// order.
 fn search_merged(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], change: impl Fn(&mut Pair)) {
     let mut pair = Pair::new(&config(scheme, lengths, pieces), messages, false);
     change(&mut pair);
@@ -141,7 +142,7 @@ fn four_in_flight_that_take_minutes() {
     }
 }
 
-/// Explores up to four operations in flight at each end, in both directions.
+/// Explores merged pairs with up to four lengths in flight in each direction.
 #[test]
 fn four_and_four_in_flight_that_take_minutes() {
     let Ok(how) = std::env::var("STENTOR_MODEL") else {
@@ -161,7 +162,7 @@ fn four_and_four_in_flight_that_take_minutes() {
     }
 }
 
-/// Checks the searches of merged pairs, which assert that every message in flight has a receive.
+/// Runs short searches of merged pairs, which also check that every message in flight has a receive.
 #[test]
 fn merged_search_with_two_in_flight() {
     search_merged(Scheme::Eager, (2, 1), [&[0, 8], &[1]], prompt);

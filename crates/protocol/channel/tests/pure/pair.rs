@@ -1,4 +1,4 @@
-//! Two ends of a connection, joined by a fabric that performs its operations in every permitted order.
+//! Two ends of a connection, joined by a fabric whose events the test performs in any permitted order.
 
 use std::collections::BTreeMap;
 
@@ -53,16 +53,17 @@ pub(crate) struct End {
     /// `true` if the application wants to close without reading arriving messages.
     closes: bool,
     reads_no_more: bool,
-    /// Largest number of messages that waited for a receive. Hellos do not count.
+    /// Largest number of messages that waited for a receive, not counting hellos and messages to an end that has
+    /// failed.
     pub(crate) most_unexpected: usize,
 }
 
 /// An event that may happen next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Action {
-    /// A message arrives at this end.
+    /// The message with this place in the other end's `flying` arrives at this end.
     Arrive(usize, usize),
-    /// A completion is reported to this end.
+    /// The completion with this place in `completed` is reported to this end.
     Tell(usize, usize),
     /// The application reads a part.
     Read(usize),
@@ -378,8 +379,8 @@ impl Pair {
         }
     }
 
-    /// Breaks both queue pairs. All their operations complete. One send fails with `RetryExceeded`, and the other
-    /// operations are flushed.
+    /// Breaks both queue pairs. All their operations complete. The send with index `place` of end `which` fails with
+    /// `RetryExceeded`, if there is one. The other operations are flushed, except receives that have completed.
     fn break_at(&mut self, which: usize, place: usize) {
         self.broken = true;
         for (here, end) in self.ends.iter_mut().enumerate() {
@@ -387,7 +388,7 @@ impl Pair {
             end.unexpected.clear();
             let posted = std::mem::take(&mut end.posted);
             let mut ops: Vec<(Op, Outcome)> = std::mem::take(&mut end.completed);
-            // Receives that have completed are reported. All other receives are flushed.
+            // Receives that have completed keep their outcome. All other receives are flushed.
             let flushed = Outcome::Failed(Status::Flushed);
             let sends = ops.iter_mut().filter(|(op, outcome)| op.way == Way::Send && *outcome == Outcome::Sent);
             for (n, (_, outcome)) in sends.enumerate() {

@@ -1,4 +1,5 @@
-//! For each mutant, some order of events violates the property that the mutant breaks.
+//! Mutants of the state machine. For each mutant here, some order of events violates the property that it breaks, or
+//! the number of messages grows.
 
 use stentor_channel::{Config, Mutant, Scheme};
 
@@ -6,7 +7,8 @@ use crate::exhaustive::{config, explore};
 use crate::pair::Pair;
 use crate::random::run;
 
-/// Runs a mutant in random orders. Returns the first violation of each run.
+/// Runs a mutant in 400 pseudo-random orders. Returns, for each run that goes wrong, the first violation or the
+/// unfinished work.
 fn found(mutant: Mutant, config: Config, messages: [&[u64]; 2]) -> impl Iterator<Item = String> {
     (0..400_u64).filter_map(move |seed| {
         let mut pair = Pair::new(&Config { mutant, ..config }.normal(), messages, false);
@@ -71,8 +73,8 @@ fn exhaustive_search_finds_mutants() {
     }
 }
 
-/// Returns the number of messages of the fabric for four short messages, sent one after the other to a peer that reads
-/// each at once.
+/// Returns the number of messages of the fabric, control messages included, for four short messages in one fixed order
+/// of events.
 fn sends(mutant: Mutant) -> u64 {
     let config = Config { mutant, ..config(Scheme::Eager, 4, 4) };
     let mut pair = Pair::new(&config, [&[8, 8, 8, 8], &[]], true);

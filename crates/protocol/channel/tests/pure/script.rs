@@ -23,7 +23,8 @@ fn greeting(scheme: Scheme) -> [u64; 8] {
     }
 }
 
-/// Returns the tags of the messages that an end sends if the peer's hello is the only message that it has received.
+/// Returns the tags of the lengths and pieces that an end sends if the peer's hello is the only message that it has
+/// received.
 fn tags(scheme: Scheme, messages: &[u64]) -> Vec<(Kind, u32)> {
     let mut end = Connection::new(&small(scheme), ProcessId(1), 5, 1);
     while end.next_recv().is_some() {}
