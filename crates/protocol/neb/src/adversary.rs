@@ -29,9 +29,9 @@ pub struct Liar<F: Fabric> {
     other_side: crate::ProcessSet,
     /// The second half of a slot that was written in part: target, offset and words.
     half: Option<(ProcessId, u64, Vec<u64>)>,
-    /// One in `every` indices has two values or another violation.
+    /// One in `every` indices has two values, a wrong index or a wrong length.
     every: u64,
-    /// Number of indices that were sent with two values.
+    /// Number of sends, one per index and peer, that carried the second value of the index.
     equivocated: u64,
     /// `true` if the last round of this process did any work besides violations.
     worked: bool,
@@ -71,7 +71,7 @@ impl<F: Fabric> Liar<F> {
         })
     }
 
-    /// Changes the liar so that only every `n`-th index has two values.
+    /// Changes the liar so that only every `n`-th index has two values, a wrong index or a wrong length.
     #[must_use]
     pub fn equivocating_every(self, n: u64) -> Self {
         Liar { every: n.max(1), ..self }
@@ -95,7 +95,7 @@ impl<F: Fabric> Liar<F> {
         self.worked
     }
 
-    /// Returns the number of indices for which a second value was sent.
+    /// Returns the number of sends, one per index and peer, that carried the second value of the index.
     #[must_use]
     pub fn equivocated(&self) -> u64 {
         self.equivocated

@@ -121,7 +121,7 @@ impl Broadcast {
         self.written.get(process.index()).copied().unwrap_or(0)
     }
 
-    /// Returns the next index to deliver here, once it has reached a majority.
+    /// Returns the next index to deliver here, once it has reached a majority, or at once with [`Config::eager_self`].
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let reached = self.others().filter(|process| self.written[process.index()] > self.head).count();

@@ -73,7 +73,8 @@ pub struct Config {
     pub eager_self: bool,
     /// `true` if values carry signatures.
     pub signed: bool,
-    /// Time that a sender waits for a process that is a window behind before it continues without it, in nanoseconds.
+    /// In mode `quorum`, time that a sender waits for a process that is a window behind before it continues without it,
+    /// in nanoseconds. It always waits for [`must_credit`](Config::must_credit) processes.
     pub patience_ns: u64,
     /// Mutant that is switched on, for tests.
     #[doc(hidden)]
@@ -135,7 +136,7 @@ impl Config {
         }
     }
 
-    /// Checks the sizes against the fault model.
+    /// Checks the number of processes against the fault model, and the sizes against their limits.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -210,7 +211,7 @@ impl Config {
     }
 
     /// Returns the number of other processes that a broadcast must have reached before its sender delivers it. Together
-    /// with the sender they are a majority.
+    /// with the sender they are a majority. With [`eager_self`](Config::eager_self) the number is 0.
     #[must_use]
     pub fn own_majority(&self) -> usize {
         if self.eager_self { 0 } else { self.processes / 2 }

@@ -13,7 +13,8 @@
 //!
 //! If values are signed, a Byzantine replayer's floor must not be trusted. Two slots for each stream, after all
 //! registers, then hold proofs instead of floors. A proof is a value of the sender's whose index is a window or more
-//! ahead of every register that is being reused. At any time at least one of the two slots holds a whole proof.
+//! ahead of every register that is being reused. While a proof is written to one of the two slots, the other slot keeps
+//! its proof.
 
 use stentor_fabric::memory::LINE;
 use stentor_fabric::seal::{Seal, record_words};
@@ -149,8 +150,8 @@ impl Layout {
         self.broadcast_bytes()
     }
 
-    /// Returns the size of the memory for READs from one host, in bytes: per stream, the floors and the registers of
-    /// every replayer.
+    /// Returns the size of the memory for READs from one host, in bytes: per stream, the floors, registers and proofs
+    /// of every replayer.
     #[must_use]
     pub fn scratch_bytes(&self) -> u64 {
         self.processes * self.scratch_stream_bytes()

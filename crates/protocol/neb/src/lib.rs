@@ -1,5 +1,5 @@
 //! Non-equivocating broadcast (Aguilera et al., "The Impact of RDMA on Agreement", PODC 2019): one sender to many
-//! receivers, all of which deliver the same bytes even if the sender lies.
+//! receivers. No two correct receivers deliver different bytes for an index, even if the sender lies.
 //!
 //! [`Replay`] and [`Broadcast`] are the pure state machines, without I/O, clock or randomness. [`Node`] runs them on
 //! any [`Fabric`](stentor_fabric::Fabric).
@@ -20,8 +20,9 @@
 //! quorums intersect in a host that does not lie ([`Config`] has the formulas). Every READ through a host's NIC returns
 //! what that NIC has accepted before. A process therefore also reads its local replica by READ.
 //!
-//! The fast path needs no READ. Registers are written to every host in any case, so every process sees the registers of
-//! all others arrive. When *all* other processes show the same value, no correct process holds another one.
+//! The fast path needs no READ. Registers are written to every host in any case, so every host of the registers sees
+//! those of all other processes arrive. When *all* processes besides the sender and the receiver itself show the
+//! receiver's value, no correct process holds another one.
 #![forbid(unsafe_code)]
 
 mod adversary;

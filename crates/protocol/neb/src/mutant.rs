@@ -1,4 +1,5 @@
-//! Mutants of the broadcast, one per hazard. They are compiled in only with the feature `plants`.
+//! Mutants of the broadcast, each with the property that it breaks. They are compiled in only with the feature
+//! `plants`.
 
 pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;
@@ -15,7 +16,7 @@ mutants! {
     RemovalNotFrozen, "removal-not-frozen", "B1";
     /// Each member ends the stream of a removed process at its own position.
     RemovalOwnCut, "removal-own-cut", "B1";
-    /// A member accepts a decision of a ballot before the one that it promised.
+    /// A member accepts a decision of any ballot, not only of the one that it promised.
     RemovalAnyBallot, "removal-any-ballot", "B1";
     /// A transport error removes a member, so two live processes drop each other (mode `all`).
     SuspectRemoves, "suspect-removes", "B1";
@@ -63,7 +64,7 @@ mutants! {
 
 impl Mutant {
     /// Returns whether simulation runs are expected to find the mutant. The others need a coincidence that no run is
-    /// known to have; the model check or a script finds them (`docs/hazards.md`).
+    /// known to have; a model check, a script or a test of their own finds them (`docs/hazards.md`).
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn is_for_campaigns(self) -> bool {

@@ -1,4 +1,4 @@
-//! Step-by-step scripts of the state machine, one per hazard.
+//! Step-by-step scripts of the state machine, each for one rule.
 
 use stentor_fabric::ProcessId;
 use stentor_neb::{Authority, Config, Evidence, FaultModel, Mode, Outcome, Replay, Seen, Value};

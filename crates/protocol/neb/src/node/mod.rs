@@ -69,7 +69,8 @@ pub enum NodeError {
 /// Reason why a broadcast was refused. The call had no effect.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum BroadcastError {
-    /// A window of broadcasts has not been freed everywhere. Call `step`, then try again.
+    /// The slot of the next broadcast is still in use: a process that counts has not freed it, the earlier broadcast in
+    /// it is not delivered here, or the NIC may still read it. Call `step`, then try again.
     #[error("the window is full: some process has not freed the slot yet")]
     Full,
     /// The payload is too long.
@@ -80,7 +81,7 @@ pub enum BroadcastError {
         /// Limit, in bytes.
         limit: usize,
     },
-    /// An agreed view change has removed this process.
+    /// An operator that is removing this process has asked it to leave.
     #[error("this process was removed from the broadcast")]
     Removed,
 }
@@ -92,43 +93,42 @@ pub enum Notice<'a> {
     Deliver(ProcessId, Value<'a>),
     /// Two values of one index were found.
     Equivocation(&'a Evidence),
-    /// An index is skipped because it came too late: the sender, or a process that replays for it, was more than a
-    /// window ahead.
+    /// An index of this sender is skipped; see [`Outcome::Skip`](crate::Outcome::Skip).
     Skip(ProcessId, u64),
     /// A sender's sealed value violates the protocol. No further value of this sender is accepted.
     Refused(ProcessId, Refused),
-    /// An operator removed this process. Its stream ends before this index, at this process as at every other.
+    /// An operator removed the named process. Its stream ends before this index, at every process that remains.
     Removed(ProcessId, u64),
 }
 
 /// Counters of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Own broadcasts.
+    /// Number of own broadcasts.
     pub broadcasts: u64,
-    /// Deliveries.
+    /// Number of deliveries, own broadcasts included.
     pub deliveries: u64,
-    /// Deliveries for which nothing was read.
+    /// Number of deliveries of other processes' values for which nothing was read.
     pub fast: u64,
-    /// Skipped indices.
+    /// Number of skipped indices.
     pub skipped: u64,
-    /// WRITEs of broadcasts.
+    /// Number of WRITEs of broadcasts. A fan-out write counts once.
     pub broadcast_writes: u64,
-    /// Copies of broadcast WRITEs that the network made.
+    /// Number of copies of broadcast WRITEs that the network made.
     pub copies: u64,
-    /// Times that a fan-out write exceeded its wait.
+    /// Number of times that the fan-out set became slow ([`Config::set_rounds`]).
     pub slow_sets: u64,
-    /// WRITEs of registers.
+    /// Number of WRITEs of registers.
     pub register_writes: u64,
-    /// READs of registers.
+    /// Number of READs of registers, and of floors after torn registers.
     pub reads: u64,
-    /// Times that a register was read again because it was torn.
+    /// Number of times that a host had to be read again because a register there was torn.
     pub reread: u64,
-    /// Credits sent.
+    /// Number of credits sent.
     pub credits: u64,
-    /// Queue pairs that broke. These are suspicions, which change no quorum.
+    /// Number of times that a queue pair broke. These are suspicions, which change no quorum.
     pub suspicions: u64,
-    /// Number of those suspicions whose cause was a refused access, at a peer that denies its registers.
+    /// Number of requests that failed because a peer denied access to its memory.
     pub denials: u64,
 }
 
@@ -248,8 +248,7 @@ impl<F: Fabric> Node<F> {
         self.own.claimed[peer.index()]
     }
 
-    /// Returns the record that this process published for an index of a stream, if that is the last one in its slot.
-    /// For liars.
+    /// Returns the record that this process published last in the slot of an index of a stream. For liars.
     pub(crate) fn published_record(&self, stream: ProcessId, index: u64) -> Option<&[u64]> {
         Some(self.streams[stream.index()].as_ref()?.records.get(self.end.layout.slot(index)))
     }

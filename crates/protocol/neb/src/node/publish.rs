@@ -79,7 +79,7 @@ struct RegisterWriter<'a, F: Fabric> {
 }
 
 impl<'a, F: Fabric> RegisterWriter<'a, F> {
-    /// Returns `None` while the host cannot be written to.
+    /// Creates the writer for a host. Returns `None` while the host cannot be written to.
     fn new(end: &'a mut Endpoint<F>, host: ProcessId) -> Option<Self> {
         let Endpoint { fabric, peers, layout, config, me, staging, .. } = end;
         let peer = peers.get_mut(host).filter(|peer| peer.is_ready())?;

@@ -62,7 +62,8 @@ impl<F: Fabric> Node<F> {
         answer.unwrap_or_else(Answer::Refused)
     }
 
-    /// Returns whether an operator has removed this process. It then delivers and broadcasts nothing more.
+    /// Returns whether an operator that is removing this process has asked it to leave. It then delivers and broadcasts
+    /// nothing more.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.removal.has_left()

@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::{Ballot, Cut, Standing};
 use crate::{Config, Mutant, ProcessSet, mutant};
 
-/// Reason why a process refuses an operator's request. The request had no effect.
+/// Reason why a process refuses an operator's request. The request had no effect, except with [`Refusal::Access`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Error)]
 pub enum Refusal {
     /// The broadcast does not run in mode `all`.
@@ -15,7 +15,8 @@ pub enum Refusal {
     /// This process was removed itself.
     #[error("{0} was removed itself")]
     Removed(ProcessId),
-    /// This process has promised a later ballot of another operator.
+    /// This process has promised another ballot: a later one, if the request was to fence, or any other one, if the
+    /// request was a decision.
     #[error("another operator is at work (its round is {})", .0.round)]
     Promised(Ballot),
     /// Processes that the operator does not name were removed or fenced.
@@ -32,7 +33,8 @@ pub enum Refusal {
     /// The decision is about a process that is not fenced here.
     #[error("{0} is not fenced here")]
     NotFenced(ProcessId),
-    /// Access could not be revoked.
+    /// Access could not be revoked. The process has promised the ballot and counts the peer as fenced; it tries again
+    /// to revoke access with the next request to fence.
     #[error("the access of {peer} cannot be revoked: {why}")]
     Access {
         /// The process whose access should be revoked.
@@ -40,8 +42,8 @@ pub enum Refusal {
         /// Reason that the fabric gives.
         why: String,
     },
-    /// A decided value is not the sender's, or differs from the one that was delivered here. The process that reported
-    /// the value lies.
+    /// A decided value is invalid or not the sender's, or the decision differs from what was delivered here. The
+    /// operator, or a process that reported to it, lies.
     #[error("the decided value of {sender} at index {index} is not that sender's: a remaining member lies")]
     Forged {
         /// Sender of the stream.

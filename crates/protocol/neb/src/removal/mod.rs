@@ -9,15 +9,15 @@
 //! is not part of this module: [`Node::ask`](crate::Node::ask) answers, simulations call it, and the command uses
 //! sockets.
 //!
-//! 1. *Standing*: the operator asks all processes for their standing (last promise, fenced and removed processes), and
-//!    the members answer. The operator can still refuse, before anything has changed.
+//! 1. *Standing*: the operator asks all processes except those to remove for their standing (last promise, fenced and
+//!    removed processes). The operator can still refuse, before anything has changed.
 //! 2. *Fencing*: the operator chooses a ballot above all that were promised. Each remaining member promises it and
 //!    *fences* the processes to remove. That means: the member revokes their access. Once the revocation has taken
 //!    effect, it accepts everything that they had written, and *freezes* their streams, so that it delivers no more of
 //!    them. Then it reports which values of these streams it holds.
-//! 3. *Committing*: once all have reported, the end and the content of each stream follow from the reports alone. Each
-//!    remaining member accepts the decision, delivers the values of the streams that it lacks, and continues without
-//!    the removed processes.
+//! 3. *Committing*: once all have reported, and each process to remove was asked to leave or cannot be reached, the end
+//!    and the content of each stream follow from the reports alone. Each remaining member accepts the decision,
+//!    delivers the values of the streams that it lacks, and continues without the removed processes.
 //!
 //! For each process a member is in one of the states *member*, *fenced* (and frozen) and *removed* (and decided), and
 //! never returns to an earlier state. A process to remove is also asked to leave. If it receives that request, it
@@ -31,10 +31,12 @@
 //!   decision of the ballot that it promised last. The processes that remain are a majority of the members before. Two
 //!   operators therefore have a remaining member in common, at which one of them finds the other's promise.
 //! - V3: if a member that remains has accepted a decision about a stream, every later operator finds and reuses it.
-//! - V4: the decision contains everything that a remaining member has delivered of the stream. So no delivered value is
-//!   lost, and all remaining members deliver the same values of the stream (B1), in order (B4). Beyond these values,
-//!   the decision contains each further index as long as all members that hold a value for it hold the same one. It
-//!   therefore also contains what a correct sender is known to have written to a majority.
+//! - V4: the decision ends after everything that a remaining member has delivered of the stream, and contains what
+//!   others may lack of it. So all remaining members deliver the same values of the stream (B1), in order (B4). A
+//!   member skips a delivered index only if no remaining member holds its value any more. Beyond these values, the
+//!   decision contains each further index as long as all members that hold a value for it hold the same one and none
+//!   has found a violation of the sender. It therefore also contains what a correct sender is known to have written to
+//!   a majority.
 //! - V5: nothing is decided about the streams of processes that remain. Each of them reads all other remaining
 //!   processes before and after the change. Only removed processes need not answer any more:
 //!   [`Replay::remove_member`](crate::Replay) removes each of them by its id, and lowers no threshold.
@@ -109,8 +111,8 @@ pub struct Cut {
     pub sender: ProcessId,
     /// First index that no member delivers.
     pub upto: u64,
-    /// Values of indices below `upto`, by index. An index has no value here if it has left the windows of all members.
-    /// A member that has not delivered such an index skips it.
+    /// Values of indices below `upto`, by index. An index has no value here if all remaining members had an outcome for
+    /// it, or if it has left the windows of all. A member without an outcome for such an index skips it.
     pub values: Vec<Kept>,
 }
 
@@ -119,7 +121,7 @@ pub struct Cut {
 pub enum Ask {
     /// Asks for the member's [`Standing`].
     Stand,
-    /// Informs a process that it is removed, so that it stops.
+    /// Informs a process that it is being removed, so that it stops.
     Leave,
     /// Asks to promise a ballot, to fence processes, and to report.
     Fence {
@@ -146,7 +148,8 @@ pub enum Answer {
     Standing(Standing),
     /// The process delivers and broadcasts nothing more.
     Left,
-    /// The process promised, and the fence has not taken effect everywhere yet. The operator must ask again.
+    /// The process promised, and the fence has not taken effect for all of its regions yet. The operator must ask
+    /// again.
     Fencing,
     /// The fence has taken effect, and this is the process's report.
     Report {
@@ -157,6 +160,6 @@ pub enum Answer {
     },
     /// The process continues without the removed ones.
     Committed,
-    /// The process refuses, and nothing has changed.
+    /// The process refuses. Nothing has changed, except with [`Refusal::Access`].
     Refused(Refusal),
 }

@@ -10,8 +10,8 @@ use super::{Answer, Ask, Ballot, Cut, Holding, Kept, Refusal, Standing};
 use crate::value::content;
 use crate::{Config, Mode, ProcessSet};
 
-/// Reason why processes are not removed. Fenced processes stay fenced. No decision is accepted by one member and
-/// refused by another.
+/// Reason why processes are not removed. Fenced processes stay fenced, and a decision that a member has accepted stays
+/// valid for every later operator.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RemovalError {
     /// The broadcast does not run in mode `all`.
@@ -142,7 +142,7 @@ impl Removal {
         self.remain
     }
 
-    /// Returns the decisions. They are empty if there was nothing to do.
+    /// Returns the decisions. They are empty before all members have reported, and if there was nothing to do.
     #[must_use]
     pub fn cuts(&self) -> &[Cut] {
         &self.cuts
@@ -151,7 +151,8 @@ impl Removal {
     /// Records that a process cannot be reached.
     ///
     /// # Errors
-    /// Returns [`RemovalError::Unreachable`] if the process remains.
+    /// Returns [`RemovalError::Unreachable`] if the process remains. In the phase *standing* that is known only when
+    /// all others have answered; then see [`RemovalError`].
     pub fn absent(&mut self, process: ProcessId) -> Result<(), RemovalError> {
         if self.targets.contains(process) {
             self.told.insert(process);
@@ -179,7 +180,7 @@ impl Removal {
             Answer::Report { ballot, holdings } if self.phase == Phase::Fencing && ballot == self.ballot => {
                 self.reports[process.index()] = Some(holdings);
             }
-            // The process was removed before, which the others know.
+            // The process was asked to leave before. Unless the others have removed it, it counts as unreachable.
             Answer::Left if self.phase == Phase::Standing => self.absent.insert(process),
             Answer::Committed if self.phase == Phase::Committing => self.committed.insert(process),
             Answer::Refused(refusal) => return Err(RemovalError::Refused(process, refusal)),

@@ -1,6 +1,6 @@
 //! One sender's stream at one other process: the pure state machine.
 //!
-//! An index goes through these steps, each of which happens once:
+//! An index goes through these steps, in this order:
 //!
 //! 1. [`poll_bcast_bufs`](Replay::poll_bcast_bufs) takes a *snapshot* of the value in the sender's buffer. From then on
 //!    only the snapshot is used. The node writes it to this process's write-once register for the index.
@@ -9,13 +9,14 @@
 //! 3. [`next_round`](Replay::next_round) and [`poll_read_cq`](Replay::poll_read_cq) read the others' registers, one
 //!    round for all indices that are published by then. No register may show another value; an empty register is no
 //!    conflict.
-//! 4. [`next_outcome`](Replay::next_outcome) delivers in the order of indices.
+//! 4. [`next_outcome`](Replay::next_outcome) delivers in the order of indices. Step 3 is not needed for an index if all
+//!    other processes were seen to replay the same value ([`pushed`](Replay::pushed), the fast path).
 //!
 //! # Invariants
 //! - I1: the published value of an index never changes ([`Entry::value`] is set once, in step 1).
 //! - I2: a round contains only indices whose register was complete at a quorum (in mode `all`: stored) before it began.
 //! - I3: a conflict is never withdrawn.
-//! - I4: an index whose slot some replayer has reused is given up for ever.
+//! - I4: an index is given up for ever once a READ for it finds that a replayer has reused the register.
 //! - I5: `head` only grows, and each index has one outcome.
 //! - I6: the processes that answered are a set of named processes; errors change no set.
 
@@ -35,9 +36,9 @@ pub use round::{Round, Seen};
 /// One index of the stream.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Entry {
-    /// Snapshot, or empty if the index was lost or given up.
+    /// Snapshot, or empty if the buffer already held a newer index.
     value: Vec<u64>,
-    /// `true` if the index was given up because it arrived too late.
+    /// `true` if the index was given up, because the buffer or a replayer's register already held a newer index.
     lost: bool,
     /// `true` if no process that had to answer showed another value.
     clear: bool,
@@ -57,7 +58,7 @@ pub enum Outcome<'a> {
     /// The value is delivered.
     Deliver(Value<'a>),
     /// The index is skipped because it came too late: the sender, or a process that replays for it, was more than a
-    /// window ahead.
+    /// window ahead. Or the sender was removed, and no member holds the value any more.
     Skip(u64),
 }
 
@@ -85,7 +86,7 @@ pub struct Replay {
     config: Config,
     me: ProcessId,
     sender: ProcessId,
-    /// Mode `all`: members that must answer.
+    /// Mode `all`: current members. All but the sender and this process must answer.
     members: ProcessSet,
     /// Mode `quorum`: hosts that keep the registers.
     replicas: ProcessSet,
@@ -100,7 +101,8 @@ pub struct Replay {
     published: Vec<u64>,
     round: Option<Round>,
     serial: u64,
-    /// First of the indices that are never delivered, if there is one.
+    /// Index at which the stream ends, if it does: the sender violated the protocol, or it is being removed. Only
+    /// [`fate`](Replay::fate) has outcomes at or above this index.
     ended: Option<u64>,
     /// Operator's decision about the removed sender's stream, if there is one. It determines the outcome of every index
     /// at or above [`head`](Replay::head).
@@ -158,14 +160,15 @@ impl Replay {
         self.head
     }
 
-    /// Returns the index at which the stream ends because the sender violated the protocol. No index at or above it is
-    /// delivered.
+    /// Returns the index at which the stream ends, because the sender violated the protocol or is being removed. No
+    /// index at or above it is delivered, unless the [decision](Replay::decide) about a removed sender's stream
+    /// contains it.
     #[must_use]
     pub fn ended(&self) -> Option<u64> {
         self.ended
     }
 
-    /// Returns whether the next index can be accepted, because its slot here is free.
+    /// Returns whether the next index can be accepted: the stream has not ended, and the slot here is free.
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
@@ -380,7 +383,7 @@ impl Replay {
         self.settle_round();
     }
 
-    /// Returns the members that must answer, in mode `all`.
+    /// Returns the current members, in mode `all`. All but the sender and this process must answer.
     #[must_use]
     pub fn members(&self) -> ProcessSet {
         self.members

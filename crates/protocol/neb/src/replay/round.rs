@@ -40,7 +40,7 @@ pub struct Round {
 impl Replay {
     /// Returns the hosts to read from. In mode `quorum` these are all hosts that keep registers. The local host is
     /// included, because only a READ through its NIC returns what others have published there. In mode `all` every
-    /// member is read at its own host.
+    /// member but the sender and this process is read at its own host.
     #[must_use]
     pub fn hosts(&self) -> ProcessSet {
         match self.config.mode {
@@ -124,7 +124,7 @@ impl Replay {
         self.settle_round();
     }
 
-    /// Ends the round if every process that must answer has answered.
+    /// Ends the round if a quorum of the hosts (in mode `all`: every host) has answered.
     pub(super) fn settle_round(&mut self) {
         let Some(round) = &self.round else { return };
         let (lo, hi) = (round.lo, round.hi);

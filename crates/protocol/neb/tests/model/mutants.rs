@@ -1,4 +1,4 @@
-//! The searches find the mutants: for each one, some order of steps breaks agreement, or the order of deliveries.
+//! The searches find these mutants: for each one, some order of steps breaks agreement.
 
 use stateright::{Checker, HasDiscoveries, Model};
 use stentor_neb::{Config, FaultModel, Mode, Mutant};

@@ -1,7 +1,7 @@
 //! Processes, hosts, and the messages between them.
 //!
 //! A host executes a WRITE as a whole at any time after it was posted, and the WRITEs of one writer in order. The
-//! writer sees the completion at once. This loses no behaviour, because each consequence of the completion is a
+//! writer sees the completion at that moment. This loses no behaviour, because each consequence of the completion is a
 //! separate action. A READ is executed at any time after its round began. Process 0 lies.
 //!
 //! The model leaves out the following, because no violation depends on it:
@@ -11,7 +11,7 @@
 //!   omitted index.
 //! - Without the fast path a round begins as soon as possible. Its READs are separate actions, and a round that waits
 //!   enables nothing that a begun round does not.
-//! - A process that has seen a conflict never delivers again. Only its WRITEs are still executed.
+//! - A process at whose next index a conflict ends the stream never delivers again. Only its WRITEs are still executed.
 //! - With four processes, the liar's host stores nothing, shows empty registers and reports every WRITE as complete.
 //!   Any other behaviour would only prevent deliveries. With three processes, the liar's host executes WRITEs, and
 //!   shows each reader either the written registers or empty ones.
@@ -49,9 +49,9 @@ pub(crate) struct Broadcast {
 /// A state of the whole system.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct State {
-    /// State of each process; `None` for the liar and for processes that have seen a conflict.
+    /// State of each process; `None` for the liar and for processes whose stream a conflict has ended.
     pub(crate) replays: [Option<Replay>; MOST],
-    /// `true` for processes that have seen a conflict.
+    /// `true` for processes whose stream a conflict has ended.
     quit: [bool; MOST],
     up: [bool; MOST],
     /// `[writer][index]`: the value that the writer publishes, from 1; 0 is none.

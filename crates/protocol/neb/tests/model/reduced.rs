@@ -14,8 +14,8 @@
 //!   therefore taken right before that execution, or never, which equals not taking it.
 //! - **Immediate answers of the liar's host.** The host shows empty registers and only counts towards quorums. Its
 //!   answer at once excludes no run, because the effects of a completed round on a process can also happen later.
-//! - **Finished processes.** A process that has seen a conflict, or settled the last index, never delivers again. Only
-//!   its deliveries and the execution of its WRITEs matter.
+//! - **Finished processes.** A process whose stream a conflict has ended, or that has settled the last index, never
+//!   delivers again. Only its deliveries and the execution of its WRITEs matter.
 //!
 //! A crash equals an order in which a process and its host do nothing more, and every such order is searched. A
 //! suspicion changes nothing in a site, which is asserted for each site.
@@ -317,7 +317,7 @@ pub(crate) fn normal(mut got: Vec<[u8; INDICES]>) -> Vec<[u8; INDICES]> {
     [got, one, two, both].into_iter().min().expect("four names")
 }
 
-/// Searches every state, or until the first violation.
+/// Searches until every state was visited, or until the first violation.
 pub(crate) fn search(config: &Config, indices: usize) -> Found {
     let mut sites = Sites::new(config, indices);
     let mut seen: HashSet<u128, Fast> = HashSet::default();

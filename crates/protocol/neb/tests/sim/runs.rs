@@ -1,4 +1,5 @@
-//! Correct processes on every network: everything is delivered everywhere, in order, without skips.
+//! Correct processes on adversarial, unordered and uniform networks: everything is delivered everywhere, in order,
+//! without skips.
 
 use stentor_fabric_sim::NetworkModel;
 use stentor_neb::{Config, FaultModel, Mode};
