@@ -4,10 +4,11 @@ use stentor_multicast::ClientId;
 
 use crate::Answer;
 
-/// Number of bytes of memory that an emptied buffer keeps.
+/// Number of bytes of memory that an emptied buffer keeps for records, and again for their lengths.
 const KEPT: usize = 512 << 10;
 
-/// Answers in their order. The buffer is reused, so it does not allocate once it has grown.
+/// Answers in their order. The buffer keeps some memory when it is emptied, so answers that fit into it cause no
+/// allocation.
 #[derive(Debug, Default)]
 pub struct AnswerBuffer {
     entries: Vec<Entry>,

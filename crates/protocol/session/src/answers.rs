@@ -2,9 +2,9 @@
 //!
 //! # Which member sends a record
 //! The leader sends the replies to commands. All members send rare records: answers about sessions, and answers to
-//! repeated commands. Records that are in flight when a connection ends are lost. A leader therefore sends again every
-//! reply that a client has not acknowledged, when the client connects to it and when it begins to lead. Each reply has
-//! then been sent on the present connection.
+//! refused and repeated commands. Records that are in flight when a connection ends are lost. A leader therefore sends
+//! again every reply that a client has not acknowledged, when the client connects to it and when it begins to lead.
+//! Each reply has then been sent on the present connection.
 //!
 //! # Invariants
 //! - Records for one client keep their order: while one waits for room, later ones wait after it.
@@ -12,8 +12,8 @@
 //!   connects again.
 //! - A notification is dropped if [`MOST_BYTES`] or more already wait for the client, because a machine may send any
 //!   number of notifications, and a client may be stopped.
-//! - If records for a client were dropped for lack of room, all unacknowledged replies are sent to it again, once no
-//!   record waits. The client thus learns of the notifications that were dropped.
+//! - If records for a client were dropped for lack of room, the leader sends all unacknowledged replies to it again,
+//!   once no record waits. The client thus learns of the notifications that were dropped.
 
 use std::collections::VecDeque;
 

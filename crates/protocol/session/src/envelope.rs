@@ -42,12 +42,13 @@ impl Kind {
 pub struct Envelope {
     /// Session.
     pub session: SessionId,
-    /// `Command`, `Query`: number of the request, from 1. `Resolve`: the request in question. Others: a random word
-    /// that distinguishes this command from others of its kind and is equal in all copies.
+    /// `Command`, `Query`: number of the request, from 1. `Resolve`: the request in question. `Renew`: number of the
+    /// renewal. Others: a random word that distinguishes this command from others of its kind and is equal in all
+    /// copies.
     pub request: u64,
-    /// `Command`, `Query`: the smallest end that all destination groups have acknowledged. `Resolve`: the end that the
-    /// request named. `Renew`: the end that the group has acknowledged. `Open`, `Widen`, `TakeUp`: the last time at
-    /// which they may take effect. `End`: 0.
+    /// `Command`, `Query`: the smallest of the ends that the destination groups have acknowledged. `Resolve`: the end
+    /// that the request named. `Renew`: the end that the group has acknowledged. `Open`, `Widen`, `TakeUp`: the last
+    /// time at which they may take effect. `End`: 0.
     pub end: u64,
     /// Hash over the random word of the generation, and over the destination groups with their incarnations
     /// ([`pairs_tag`](crate::pairs_tag)).

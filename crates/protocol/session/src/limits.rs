@@ -4,9 +4,10 @@
 /// must be refused by all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionLimits {
-    /// Largest number of sessions of a group.
+    /// Largest number of open sessions of a group.
     pub sessions: u32,
-    /// Largest number of ended sessions whose end has not been reached. Those beyond it count as open sessions.
+    /// Number of ended sessions whose end has not been reached that a group remembers in addition. Those beyond it
+    /// count as open sessions.
     pub ended: u32,
     /// Largest number of unanswered requests of one session, at least 1. It also bounds the replies that are kept of
     /// the current generation, the replies that are kept of all earlier generations together, and the number of earlier
@@ -19,7 +20,8 @@ pub struct SessionLimits {
 }
 
 impl Default for SessionLimits {
-    /// Returns 1024 sessions and 4096 ended ones, 64 requests, 4096 bytes, 10 minutes.
+    /// Returns limits of 1024 open and 4096 ended sessions, 64 requests per window, 4096 bytes per reply and 10 minutes
+    /// to live.
     fn default() -> Self {
         SessionLimits { sessions: 1024, ended: 4096, window: 64, reply_bytes: 4096, ttl: 600_000_000_000 }
     }

@@ -1,4 +1,4 @@
-//! Mutants of the sessions, each without one rule. They are compiled in only with the feature `plants`.
+//! Mutants of the sessions, each of which breaks one rule. They are compiled in only with the feature `plants`.
 
 pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;

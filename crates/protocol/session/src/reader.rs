@@ -18,9 +18,9 @@ use thiserror::Error;
 
 use crate::{Outcome, Position, ReadGuarantee, ReadRequest, ReplyRecord};
 
-/// Time within which a member must answer. A leader that cannot answer sends no refusal.
+/// Time without an answer after which a read is sent again. A leader that cannot answer sends no refusal.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Pause of a read if no member knows the leader.
+/// Pause of a read if the member that was asked names no other leader.
 const REST: Duration = Duration::from_millis(2);
 
 /// Reason why a read does not begin.
@@ -124,7 +124,7 @@ impl Reader {
     /// Begins a read and asks a member. Returns its name.
     ///
     /// # Errors
-    /// See [`ReaderError`]. An error leaves the reader unchanged.
+    /// See [`ReaderError`]. After an error, no read has begun.
     pub fn begin<F: Fabric>(
         &mut self,
         client: &mut Client<F>,

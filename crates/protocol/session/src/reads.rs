@@ -3,16 +3,17 @@
 //! # States of a read at the leader
 //! *received* → *covered* by a round of writes that began after it arrived ([`Member::confirm`]) → *confirmed* →
 //! *ready*, when the deliveries that it needs have happened ([`Member::read_progress`]) → answered by the application,
-//! after all deliveries so far. A member that does not lead, or that stops leading before the read is ready,
-//! refuses the read and names the leader.
+//! after all deliveries so far. A member that does not lead, or that stops leading before the read is ready, refuses
+//! the read and names the leader if it knows it.
 //!
 //! # Invariants
-//! - A read is ready only if a round that began after it arrived is confirmed. One round covers all reads that arrived
-//!   before it. While a round is in progress, arriving reads wait for the next one, so many reads share few writes.
+//! - A read at the leader is ready only if a round that began after it arrived is confirmed. One round covers all reads
+//!   that arrived before it. While a round is in progress, arriving reads wait for the next one, so many reads share
+//!   few writes.
 //! - While too many queries wait here, further ones stay in their rings. That slows their clients down.
-//! - For a read that cannot be answered, the client gets a refusal, or no answer and asks again. A read that no client
-//!   asks any more is forgotten after [`LONGEST`]. A read that is asked again keeps its progress, and waits for nothing
-//!   that arrived since.
+//! - For a read that cannot be answered, the client gets a refusal, or no answer and asks again. A read that its client
+//!   does not send again is forgotten after [`LONGEST`]. A read that is sent again keeps its progress, and waits for
+//!   nothing that arrived since.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::{Outcome, Position, ReadGuarantee, ReadRequest, ReplyRecord};
 
 /// Largest number of waiting reads.
 const MOST: usize = 1 << 14;
-/// Largest number of bytes of waiting queries.
+/// Number of bytes of waiting queries from which on no further query is taken.
 const MOST_BYTES: usize = 4 << 20;
 /// Time after which a waiting read is forgotten unless its client asks again.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -49,24 +50,24 @@ pub struct ReadyRead<'a> {
 /// Counters of reads by outcome. A simulation uses them to check that it reaches each outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadCounts {
-    /// Reads that the leader was able to answer, because its leadership was confirmed and it had delivered all
-    /// necessary commands.
+    /// Number of reads that the leader was able to answer, because its leadership was confirmed and it had delivered
+    /// all necessary commands.
     pub led: u64,
-    /// Part of `led`: reads that waited for a delivery after the leadership was confirmed.
+    /// Number of reads, counted in `led` too, that waited for a delivery after the leadership was confirmed.
     pub waited: u64,
-    /// Reads that had to follow a command, and that could be answered because the command was delivered.
+    /// Number of reads that had to follow a command, and that could be answered because the command was delivered.
     pub after: u64,
-    /// Part of `after`: reads that waited for the delivery of that command.
+    /// Number of reads, counted in `after` too, that waited for the delivery of that command.
     pub late: u64,
-    /// Reads that were answered at once.
+    /// Number of reads with the guarantee [`Local`](ReadGuarantee::Local), which wait for nothing but room.
     pub local: u64,
-    /// Reads that another member must answer.
+    /// Number of reads that another member must answer.
     pub elsewhere: u64,
-    /// Reads that had to reflect a command of another history.
+    /// Number of reads that had to reflect a command of another history.
     pub other_history: u64,
-    /// Reads that were dropped because their clients had not repeated them for a while.
+    /// Number of reads that were dropped because their clients had not repeated them for a while.
     pub forgotten: u64,
-    /// Queries that could not be parsed.
+    /// Number of queries that could not be parsed.
     pub rejected: u64,
 }
 
@@ -162,7 +163,7 @@ impl Reads {
         self.counts
     }
 
-    /// Forgets reads that no client asks any more.
+    /// Forgets reads that their clients have not sent again for [`LONGEST`].
     fn forget_old(&mut self, now: Duration) {
         if now < self.next_look {
             return;
@@ -226,7 +227,7 @@ impl Reads {
         })
     }
 
-    /// Begins a round of writes that covers the reads which arrived last.
+    /// Begins a round of writes that covers all reads that no round covers yet, if a round may begin now.
     fn confirm<F: Fabric>(&mut self, member: &mut Member<F>) {
         if self.last_round > member.confirmed() && !member.is_confirming() {
             self.uncover(member.confirmed());
@@ -370,7 +371,7 @@ impl Reads {
         self.send(member, client, &ReplyRecord { generation, ..record });
     }
 
-    /// An answer without room is dropped, because the client asks again.
+    /// Sends a record to a client. Drops it if there is no room, because the client asks again.
     fn send<F: Fabric>(&mut self, member: &mut Member<F>, client: ClientId, record: &ReplyRecord<'_>) {
         record.write(&mut self.record);
         let _ = member.reply(client, &[&self.record]);

@@ -6,8 +6,8 @@ use thiserror::Error;
 use crate::bytes::{put, u16_at, u32_at, u64_at, u128_at};
 use crate::{Envelope, Kind, Position, SessionId};
 
-/// Reason why a group refuses a message. The reason is the same in all destination groups, and final: no later copy of
-/// the message is applied either.
+/// Reason why a group refuses a message. For a command, the reason is the same in all destination groups, and final: no
+/// later copy of the command is applied either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -22,7 +22,8 @@ pub enum Reason {
     OutsideWindow = 4,
     /// Another command, with a different random word, has already taken the same step.
     Taken = 5,
-    /// The time to live is 0 or above the limit.
+    /// The time to live is 0 or above the limit, or the last time at which the message may take effect is further ahead
+    /// than the limit.
     TimeToLive = 6,
 }
 
@@ -44,13 +45,14 @@ pub enum Outcome {
     Overflow,
     /// An operator skipped the command in this group.
     Skipped,
-    /// The message was not applied and never will be.
+    /// The message was not applied. A command never will be.
     Refused(Reason),
     /// A question about the message closed it for good before it was applied.
     Closed,
     /// The table does not remember whether the message was applied.
     Forgotten,
-    /// The table does not know the session: the session was never opened here, has ended or has expired.
+    /// The table does not know the session: the session was never opened here, has ended or has expired. Or the message
+    /// is older than the present entry of a session that was opened here again.
     SessionNotOpen,
     /// The table has no room for another session.
     TableFull,
@@ -116,8 +118,8 @@ impl Outcome {
 pub struct ReplyRecord<'a> {
     /// Session.
     pub session: SessionId,
-    /// Kind of the answered message; always `Command` for a notification. A repeated `Command` and a `Resolve` may get
-    /// the same outcome, but not the same record.
+    /// Kind of the answered message, with `Command` for an ordered query and for a notification, and `Query` for a
+    /// read. A repeated `Command` and a `Resolve` may get the same outcome, but not the same record.
     pub answers: Kind,
     /// Outcome of the message.
     pub outcome: Outcome,
@@ -135,7 +137,7 @@ pub struct ReplyRecord<'a> {
     pub end: u64,
     /// The reply. After `Open`, `Widen` and `TakeUp` that took effect, the time since which the session is open in this
     /// group (8 bytes, little-endian; empty if replies must be shorter). After a `TakeUp` with the wrong pairs, the
-    /// right ones.
+    /// number of the session's last widening and its pairs.
     pub bytes: &'a [u8],
 }
 

@@ -1,5 +1,5 @@
-//! Parsers accept any input without a panic, and every serialized value is parsed unchanged. Each test runs 256 cases;
-//! `PROPTEST_CASES` sets another number.
+//! Parsers accept any input without a panic, and every serialized value is parsed unchanged. Each property is tested
+//! with 256 cases; `PROPTEST_CASES` sets another number.
 #![forbid(unsafe_code)]
 
 use proptest::collection::vec;

@@ -33,7 +33,7 @@ pub(super) struct Control {
     pub(super) groups: Vec<GroupId>,
     pub(super) payload: Vec<u8>,
     pub(super) answers: Vec<Option<Word>>,
-    /// Number of the last widening that a group knows, and the session's pairs after that widening.
+    /// Largest number of a widening that a group has reported, and the session's pairs after that widening.
     pub(super) version: Option<(u32, Vec<Pair>)>,
 }
 

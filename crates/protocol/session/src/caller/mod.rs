@@ -22,7 +22,7 @@ pub use ticket::{SessionKey, Ticket, TicketError};
 /// Parameters of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallerConfig {
-    /// Largest number of unanswered requests, at most the tables' window. At least 1.
+    /// Largest number of requests that are not settled, at most the tables' window. At least 1.
     pub window: u32,
     /// Time to live that the caller asks for, in nanoseconds, at most the tables' limit.
     pub ttl: u64,
@@ -31,7 +31,7 @@ pub struct CallerConfig {
 }
 
 impl Default for CallerConfig {
-    /// Returns 64 requests, one minute, one second.
+    /// Returns a window of 64 requests, one minute to live, and a renewal timeout of one second.
     fn default() -> Self {
         CallerConfig { window: 64, ttl: 60_000_000_000, renewal_timeout: 1_000_000_000 }
     }
@@ -41,7 +41,7 @@ impl Default for CallerConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CallerError {
-    /// The window is full. Wait for an answer, or resolve requests in doubt.
+    /// The window of requests, or of tickets to resolve, is full. Wait for an answer, or resolve a request in doubt.
     #[error("the window is full: wait for an answer, or resolve a request in doubt")]
     Busy,
     /// No group was named, a group was named twice, or there are more than [`Body::MAX_PAIRS`] groups.
@@ -59,7 +59,7 @@ pub enum CallerError {
     /// Another command of the session is pending.
     #[error("another command of the session is under way")]
     UnderWay,
-    /// The ticket belongs to another session, or to a later generation.
+    /// The ticket belongs to no request that this session knows, or contradicts a ticket that is being resolved.
     #[error("the ticket belongs to another session, or to a generation that this session has not reached")]
     Ticket,
 }
@@ -99,7 +99,7 @@ pub enum Event<'a> {
         /// The session's new end in the group.
         end: u64,
     },
-    /// The session is no longer open in this group. Widening it uses the group again.
+    /// The session is no longer open in this group. A widening that names the group makes the session use it again.
     Dropped {
         /// Group.
         group: GroupId,
@@ -142,7 +142,7 @@ struct Member {
     pair: Pair,
     /// Largest end that the group has acknowledged, or 0 if the group is not used.
     end: u64,
-    /// Time at which the group last accepted a command of the session.
+    /// Time at which the group answered the last `Open`, `Widen` or `TakeUp`.
     agreed: u64,
     /// Time since which the session is open in the group, or 0 if the group has not reported that time.
     since: u64,
@@ -165,7 +165,7 @@ impl Member {
 ///
 /// # Invariants
 /// - `low ≤ next ≤ low + window`, and slot `request % window` holds the requests in between.
-/// - Every request below `low` is settled: applied in all its groups, or never to be applied in any. So `responded`
+/// - Every request below `low` is settled: no copy of it can be applied any more in any of its groups. So `responded`
 ///   never passes a request that one group could still apply and another one has forgotten.
 /// - A request's end, tag and number are fixed when it begins, and are equal in all its copies.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -308,7 +308,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if the caller was not created by [`resume`](Caller::resume), or if the session is already taken
-    /// up.
+    /// up or its `TakeUp` is pending.
     pub fn take_up(&mut self, word: u64, until: u64) -> Result<(), CallerError> {
         let next = self.generation.checked_add(1).filter(|_| self.generation > 0);
         let Some(next) = next.filter(|_| self.phase == Phase::New && !self.members.is_empty()) else {
@@ -405,7 +405,8 @@ impl Caller {
     /// Begins a command to these groups, of which one message will be sent. Returns the number of its request.
     ///
     /// # Errors
-    /// Returns an error if the session is not open in one of the groups, or if the window is full.
+    /// Returns an error if the session is not open in a group, if `to` is empty or repeats a group, or if the window is
+    /// full.
     pub fn begin(&mut self, to: &[GroupId]) -> Result<u64, CallerError> {
         self.begin_request(to, false)
     }
@@ -583,8 +584,8 @@ impl Caller {
     }
 
     /// Passes the renewals that are due to `send`. `now` is local time, `order_time` an estimate of the order's time,
-    /// both in nanoseconds. A renewal is due when half of the time to live has passed, and again if it is not answered
-    /// within [`CallerConfig::renewal_timeout`].
+    /// both in nanoseconds. A renewal is due when less than half of the time to live is left, and again if it is not
+    /// answered within [`CallerConfig::renewal_timeout`].
     pub fn due(&mut self, now: u64, order_time: u64, mut send: impl FnMut(GroupId, &[u8])) {
         if self.phase != Phase::Open {
             return;
@@ -612,7 +613,7 @@ impl Caller {
         }
     }
 
-    /// Processes an answer. The first answer of each group counts.
+    /// Processes an answer. To a request, the first answer of each group counts.
     pub fn on_reply(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Event<'_>> {
         if record.session != self.id {
             return None;
@@ -758,7 +759,7 @@ impl Caller {
     }
 }
 
-/// Processes an answer to a request. Returns the request's new progress, if it changed.
+/// Processes an answer to a request. Returns progress and fate if the answer is the last one or shows a halted group.
 fn answer(
     pending: &mut Pending,
     group: GroupId,

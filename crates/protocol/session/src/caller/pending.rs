@@ -18,7 +18,7 @@ pub enum NotApplied {
     Refused(GroupId, Outcome),
 }
 
-/// Reason why it is not known yet whether a request was applied.
+/// Reason why it is not known whether a request was applied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Why {
@@ -47,7 +47,8 @@ pub enum Fate<'a> {
     Applied(Replies<'a>),
     /// The request was applied in no group, and never will be.
     NotApplied(NotApplied),
-    /// The request was applied once in each of its groups, or never. Resolving its ticket settles the request.
+    /// It is not known whether the request was applied. Unless an operator skipped it or one of its groups was reset,
+    /// all its groups apply it once, or none does. Resolving its ticket settles the request.
     Unknown(Why),
 }
 
@@ -89,9 +90,10 @@ pub(super) struct Answer {
 /// Progress of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) enum Progress {
-    /// The request's groups have been asked.
+    /// Answers of the request's groups are missing.
     Waiting,
-    /// The request was given up or halted. A copy of it may still be applied, so `responded` does not pass it.
+    /// The request was given up, a group is halted, or the answers of all groups leave its fate open. A copy of it may
+    /// still be applied, so `responded` does not pass it.
     InDoubt,
     /// No copy of the request can be applied any more, or all its groups have applied it.
     #[default]

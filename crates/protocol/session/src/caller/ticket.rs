@@ -53,7 +53,7 @@ pub enum TicketError {
     /// The pairs are malformed.
     #[error(transparent)]
     Pairs(#[from] BodyError),
-    /// The request or the generation is 0, or `behind` is not below the request.
+    /// The request or the generation is 0, `behind` is not below the request, or there are no pairs.
     #[error("the numbers of the ticket or key contradict each other")]
     Numbers,
 }

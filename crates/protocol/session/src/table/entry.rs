@@ -68,7 +68,7 @@ pub(crate) struct Entry {
     pub(crate) end: u64,
     /// The session's pairs, sorted by group.
     pub(crate) pairs: Vec<Pair>,
-    /// Number of notifications to the session in this generation.
+    /// Number of notifications to the session since their numbering began.
     pub(crate) notified: u64,
     pub(crate) current: Replies,
     pub(crate) earlier: Earlier,
@@ -176,8 +176,8 @@ impl Entry {
         envelope.end < self.since && !mutant!(desk.mutant, IgnoresSince)
     }
 
-    /// Returns the outcome of a request, or closes it. `generation` is that of the request, and not above the current
-    /// one.
+    /// Returns the outcome of a request, or closes it. `generation` is that of the request; one above the current
+    /// generation counts as the current one.
     pub(super) fn resolve(
         &mut self,
         at: &At<'_>,

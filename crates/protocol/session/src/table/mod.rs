@@ -74,7 +74,7 @@ pub enum Verdict {
     Applied,
     /// The command was skipped, and counts as decided.
     Skipped,
-    /// The request was decided before, and the record is that of the first time. Nothing changed.
+    /// The message was decided before, and the record repeats the outcome of the first time. Nothing was applied.
     Duplicate,
     /// A message of the session protocol took effect: one of any kind but [`Kind::Command`] and [`Kind::Query`].
     CarriedOut(Kind),
@@ -235,8 +235,8 @@ impl Sessions {
     /// [`expire`](Sessions::expire).
     ///
     /// # Errors
-    /// Returns an error if the payload has no valid envelope, or if the message was not sent to this group. The expired
-    /// sessions have ended even then.
+    /// Returns an error if the payload has no valid envelope or body, or if the message was not sent to this group. The
+    /// expired sessions have ended even then.
     pub fn deliver(
         &mut self,
         at: &At<'_>,

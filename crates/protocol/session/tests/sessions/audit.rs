@@ -71,7 +71,7 @@ pub(crate) struct Audit {
     pub(crate) never: BTreeSet<(Name, u64)>,
     /// Requests that were reported as applied, and the groups.
     pub(crate) done: BTreeMap<(Name, u64), Vec<u16>>,
-    /// Largest generation of each session that was taken up.
+    /// Largest generation that a delivered `TakeUp` names, for each session.
     pub(crate) generations: BTreeMap<SessionId, u32>,
     pub(crate) resets: BTreeSet<u16>,
     pub(crate) skips: BTreeSet<Name>,

@@ -206,7 +206,7 @@ const NONE: Budget = Budget {
     ends: 0,
 };
 
-/// Searches all orders. Returns a fault with its shortest run.
+/// Searches all orders, shorter runs first. Returns a fault with the run that leads to it.
 fn search(name: &str, opened: &'static [u16], budget: Budget, mutant: Mutant) -> Option<String> {
     let search = Search { opened, budget, mutant };
     let checker = search.checker().threads(2).spawn_bfs().join();

@@ -258,7 +258,7 @@ fn run(seed: u64, mutant: Mutant, seen: &mut BTreeMap<&'static str, u64>) -> Opt
     run.world.audit.fault
 }
 
-/// Events that at least one run must reach.
+/// Events, each of which at least one of 20,000 runs must reach.
 const RARE: &[&str] = &[
     "accepted",
     "closed",
@@ -312,7 +312,7 @@ fn drawn_runs_apply_each_request_once_and_report_true_fates() {
 #[cfg(feature = "plants")]
 #[test]
 fn drawn_runs_find_each_mutant() {
-    // These mutants change no fate, only how long a table remembers: `script.rs` finds them.
+    // These mutants need situations that drawn runs do not look for; `script.rs` finds them.
     let scripted =
         [Mutant::ForgetsOnTakeUp, Mutant::PairsUnchecked, Mutant::OpensLate, Mutant::RenewsAnother, Mutant::OpensAnew];
     let mut missed = Vec::new();

@@ -65,7 +65,7 @@ pub(crate) struct World {
     pub(crate) mutant: Mutant,
     /// `true` if commands occasionally notify all sessions.
     pub(crate) notifies: bool,
-    /// Number of times that each kind of event happened. Not part of the state.
+    /// Number of times that each kind of event happened. Not part of the hash.
     pub(crate) seen: BTreeMap<&'static str, u64>,
 }
 
