@@ -199,8 +199,8 @@ impl Config {
         if self.is_inline(bytes) { 0 } else { bytes.div_ceil(u64::from(self.piece_bytes)).max(1) }
     }
 
-    /// Returns the number of extra receives for lengths that are posted for control messages. With tags, both kinds use
-    /// the same receives, and the tag identifies the kind that arrived.
+    /// Returns the number of extra receives for lengths that are posted for control messages. With tags, control
+    /// messages arrive in receives for lengths, and the tag identifies what arrived.
     #[inline]
     pub(crate) fn spare(&self) -> u32 {
         if self.scheme == Scheme::Counted { 0 } else { CONTROLS }

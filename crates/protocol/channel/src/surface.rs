@@ -44,7 +44,7 @@ pub enum CallError {
     Refused(#[from] WriteError),
 }
 
-/// State of a connection that the endpoint does not keep.
+/// State that the hub keeps for a connection.
 #[derive(Debug, Default)]
 struct End {
     written: u64,

@@ -1,8 +1,8 @@
 //! A window over a stream of numbers. Numbers complete in any order, and the window tracks the first number that is not
 //! complete.
 
-/// The numbers of a stream that are done, in any order. Numbers count from 0 and never wrap. Tags hold them modulo 2³²,
-/// and [`number_of`] restores the full number.
+/// A record of the numbers of a stream that are done. They become done in any order. Numbers count from 0 and never
+/// wrap. Tags hold them modulo 2³², and [`number_of`] restores the full number.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Window {
     /// All numbers below this one are done.

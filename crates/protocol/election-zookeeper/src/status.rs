@@ -17,9 +17,10 @@ pub struct Status {
     pub session_timeout: Duration,
     /// Candidates in the line when it was last read, the leader first.
     pub line: Vec<ProcessId>,
-    /// Description of the last failure, its place and its remedy, or `None` if there is none.
+    /// Description of the last failure, its place and its remedy, or `None` if the line has been read since without
+    /// one.
     pub error: Option<String>,
-    /// Number of rounds.
+    /// Number of rounds that have read the line.
     pub rounds: u64,
     /// Number of requests sent.
     pub requests: u64,

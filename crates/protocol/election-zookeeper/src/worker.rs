@@ -21,7 +21,7 @@ use crate::{Status, ZookeeperConfig};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Longest wait for a session to close before the thread ends.
+/// Longest wait for a session to close before the next one is opened or the thread ends.
 const GOODBYE: Duration = Duration::from_millis(500);
 
 /// A command of the owner.
@@ -154,7 +154,8 @@ impl Worker {
         }
     }
 
-    /// Handles a command that arrives while there is no session.
+    /// Handles a command as far as that needs no session. Ignores a hand-over, because without a session this process
+    /// does not lead.
     pub(crate) fn note(&mut self, command: Option<&Command>) {
         match command {
             Some(Command::HandOver(_)) => {}

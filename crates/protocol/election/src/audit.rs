@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::Change;
 
 /// A checker of one process's stream of changes. It reports each change that breaks a rule of the crate's
-/// documentation.
+/// documentation, an invalid epoch, and a repeated [`Change::Pending`].
 #[derive(Clone, Debug)]
 pub struct Audit {
     me: ProcessId,

@@ -49,7 +49,8 @@ pub trait Election {
     fn poll(&mut self, now: Duration) -> Option<Change>;
 
     /// Asks to hand leadership to another member without waiting for a timeout, for example for maintenance. On success
-    /// the polling process resigns in one of the next polls. The stream then reports the next leader.
+    /// the polling process resigns in one of the next polls, and the stream then reports the next leader. A leader may
+    /// name itself, which does not have to change anything.
     ///
     /// # Errors
     /// See [`HandOverError`]. An error leaves the election unchanged.
@@ -57,7 +58,7 @@ pub trait Election {
 
     /// Reports a ballot (epoch, process) that the protocol has seen. Epochs that this process announces for itself
     /// afterwards are larger. If this process leads under a smaller ballot, it announces itself again, under a larger
-    /// epoch. The caller must therefore never pass the ballot under which this process leads.
+    /// epoch. The caller must therefore not pass ballots under which this process itself leads.
     fn witness(&mut self, epoch: u64, process: ProcessId);
 }
 

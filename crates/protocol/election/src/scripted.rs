@@ -70,8 +70,8 @@ pub struct Flapping {
 }
 
 impl Flapping {
-    /// Creates an election among `members` for process `me`, or among `me` alone if `members` is empty. The leader
-    /// changes about once per `period`, which is raised to at least 1 ns.
+    /// Creates an election among `members` for process `me`, or among `me` alone if `members` is empty. A leader, or
+    /// none, is drawn once per `period`, which is raised to at least 1 ns.
     #[must_use]
     pub fn new(seed: u64, me: ProcessId, members: &[ProcessId], period: Duration) -> Self {
         Flapping {

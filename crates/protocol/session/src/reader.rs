@@ -7,8 +7,8 @@
 //!
 //! # Which member is asked
 //! Reads at the leader go to the member that is known to lead: the last one that has answered such a read, or one that
-//! another member has named. Other reads go to a member of the client's choice, or to the next one if the chosen member
-//! is not connected.
+//! another member has named. Other reads go to one member of the group, at first a random one, and to the next one if
+//! that member is not connected or does not answer.
 
 use std::time::Duration;
 

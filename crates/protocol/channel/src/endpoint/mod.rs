@@ -24,7 +24,7 @@ use peer::Peer;
 /// Largest number of completions per poll.
 const BATCH: usize = 64;
 
-/// Parameters of an endpoint, which must be equal at all processes.
+/// Parameters of an endpoint. All but `send_depth` must be equal at all processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndpointConfig {
     /// Parameters of every connection.

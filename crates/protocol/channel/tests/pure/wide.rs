@@ -125,8 +125,8 @@ fn one_way(config: &Config, lengths: &[u64], dice: &mut Dice) -> usize {
             from.drive(begun as u64);
             begun += 1;
         }
-        // The writer now has no credits or slots left. Let some messages arrive, report some completions, and read some
-        // parts.
+        // The writer now has no credits, no slots or no messages left. Let some messages arrive, report some
+        // completions, and read some parts.
         for _ in 0..dice.below(from.flying.len() + 1) {
             let (tag, what, message) = from.flying.swap_remove(dice.below(from.flying.len()));
             let offset = if let What::Payload { offset, .. } = what { offset } else { 0 };

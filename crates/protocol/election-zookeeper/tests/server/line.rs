@@ -8,7 +8,7 @@ use stentor_fabric::ProcessId;
 use crate::candidate::{Candidate, Group, MEMBERS, config};
 use crate::zookeeper::Zookeeper;
 
-/// A session timeout that is longer than any wait of these tests.
+/// A session timeout that is longer than any wait that these tests expect.
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]

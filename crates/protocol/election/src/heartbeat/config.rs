@@ -20,13 +20,13 @@ pub struct HeartbeatConfig {
     pub members: Vec<ProcessId>,
     /// Longest time between two rounds in which the owner polls, publishes and reads the others.
     pub interval: Duration,
-    /// Silence below which a process is never suspected. At least four intervals.
+    /// Silence below which no process is suspected for its silence. At least four intervals.
     pub timeout_min: Duration,
     /// Silence above which a process is always suspected. A process that has just started also waits that long for the
     /// others before it continues without them, and a candidate has that long to claim leadership.
     pub timeout_max: Duration,
-    /// Number of members, itself included, that a process must reach to claim leadership. `None` means a majority,
-    /// which the multicast needs to decide anything in any case. With 1, a single survivor can lead.
+    /// Number of members, itself included, that a process must reach to claim and to keep leadership. `None` means a
+    /// majority, which the multicast needs to decide anything in any case. With 1, a single survivor can lead.
     pub quorum: Option<usize>,
     /// Epochs that this process announces are larger than this one.
     pub floor: u64,

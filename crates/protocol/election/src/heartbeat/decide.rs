@@ -87,7 +87,7 @@ impl Heartbeat {
         self.config.members.len() / 2 + 1
     }
 
-    /// Returns whether the beats of every other member were read, or were awaited for the longest timeout.
+    /// Returns whether every other member was seen to beat, is suspected, or was awaited for the longest timeout.
     fn knows_all(&self) -> bool {
         mutant!(self.config.mutant, ClaimsUnheard) || self.peers.iter().all(|peer| peer.detector.life != Life::Unheard)
     }
@@ -99,8 +99,8 @@ impl Heartbeat {
     /// Returns whether this process considers the claim invalid.
     fn doubts(&self) -> bool {
         let Some(claim) = self.claim else { return self.knows_all() };
-        // A claim that names this process and is not its present leadership is from an earlier life, or a nomination
-        // that it did not accept.
+        // A claim that names this process and is not its present leadership is from an earlier life, from a reign that
+        // it has resigned, or a nomination that it has not accepted.
         let Some(peer) = self.peer(claim.process) else { return !self.leads() };
         let overdue = claim.kind == Kind::Nominated && self.now - self.adopted > self.bounds.max;
         let leaves = !peer.stands && self.candidates().next().is_some();
@@ -108,7 +108,7 @@ impl Heartbeat {
         peer.detector.life == Life::Suspected || overdue || leaves || resigned
     }
 
-    /// Returns whether another process has to claim leadership.
+    /// Returns whether the claim is invalid, so that some process has to claim leadership.
     fn open(&self, doubted: bool) -> bool {
         if self.leads() {
             return false;

@@ -111,7 +111,8 @@ impl Detector {
         lengthened.min(bounds.max)
     }
 
-    /// Processes a reading. Returns whether it is from an earlier life and must not be used.
+    /// Processes a reading. Returns whether it must not be used, because the process has not started or the reading is
+    /// from an earlier life.
     pub(crate) fn observe(&mut self, beat: &Beat, now: u64, bounds: &Bounds) -> bool {
         if beat.incarnation == 0 || beat.incarnation < self.incarnation {
             return true;

@@ -11,14 +11,15 @@
 //!   [`HeartbeatConfig::floor`] to exclude that.
 //! - **Stable leaders.** A leader is replaced when it is doubted, not when a better candidate returns. The first member
 //!   in order that is alive and willing claims leadership.
-//! - **A majority or a death deposes.** A process publishes the claim that it doubts. A leader is replaced only in
-//!   three cases: a majority of the group doubts its claim, it doubts that claim itself, or the operating system
-//!   reports to a member that the leader has died ([`Heartbeat::died`]). A claim that is doubted by the process that it
-//!   names is invalid at once.
+//! - **A majority or a death deposes.** A process publishes the claim that it doubts. Unless it hands over, a leader is
+//!   replaced only in three cases: a majority of the group doubts its claim, it doubts that claim itself, or the
+//!   operating system reports to a member that the leader has died ([`Heartbeat::died`]). With a
+//!   [quorum](HeartbeatConfig::quorum) below a majority, the doubts of more than half of the members that a member sees
+//!   alive suffice. A claim that is doubted by the process that it names is invalid at once.
 //! - **A leader without a majority resigns.** See below.
 //! - **Polled time.** Between two polls at most a quarter of the shortest timeout counts. A process that was stopped
-//!   for seconds therefore suspects no member when it resumes. It needs at least four polls to suspect one, however the
-//!   clock jumps.
+//!   for seconds therefore suspects no member when it resumes. It needs more than four polls to suspect one for its
+//!   silence, however the clock jumps.
 //! - **A broken connection is a hint.** It starts an election at once, without the timeout. After a wrong hint, the
 //!   next one must be confirmed by a few intervals of silence, at most 32. A wrong hint is forgiven after one or a few
 //!   timeouts. Hints are never ignored, and they do not lengthen the timeout.
@@ -47,7 +48,7 @@
 //!   willing to lead, so no member waits for it.
 //!
 //! ## Invariants
-//! 1. A process claims leadership only while it is connected to a majority.
+//! 1. A process that does not lead claims leadership only while it is connected to a majority.
 //! 2. A process that a leader counts as reached does not doubt that leader for its silence, up to the time of one
 //!    reading. It publishes that it sees the leader only while it does not suspect the leader.
 //! 3. The members that doubt a leader which is connected to a majority are therefore a minority. So invariant 1 and the
@@ -145,10 +146,10 @@ pub struct Heartbeat {
     /// Bit of this process in a mask of members.
     bit: u64,
     reach: Reach,
-    /// `true` if enough members doubt the claim.
+    /// `true` if the claim is invalid, so that some process has to claim leadership.
     open: bool,
-    /// Polled time since which enough members doubt the claim and this process reaches a majority. `None` if one of the
-    /// two conditions is not met.
+    /// Polled time since which the claim is invalid and this process reaches a quorum. `None` if one of the two
+    /// conditions is not met.
     ready_since: Option<u64>,
     told: Option<decide::View>,
     changes: VecDeque<Change>,
@@ -301,7 +302,7 @@ impl Heartbeat {
     }
 
     /// Returns whether another member was willing to lead when its beat was last read. Returns `false` if the process
-    /// is not a member or was never read.
+    /// is not a member or was never seen to beat.
     #[must_use]
     pub fn stands(&self, process: ProcessId) -> bool {
         self.peers.iter().any(|peer| peer.process == process && peer.stands && peer.detector.life != Life::Unheard)

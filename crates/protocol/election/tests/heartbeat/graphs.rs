@@ -203,7 +203,7 @@ pub(crate) fn chain(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// Two of five have crashed and the others form a chain. The member in the middle sees the leader at the end of the
+/// Two of five are cut off and the others form a chain. The member in the middle sees the leader at the end of the
 /// chain, so it does not doubt that leader by itself. It can become leader only because that leader resigns.
 pub(crate) fn end_of_a_chain(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 1), (1, 2)]);
@@ -252,7 +252,8 @@ pub(crate) fn left_out(mutant: Mutant) -> Result<(), String> {
 }
 
 /// One of three members has crashed, and the link between the others works and fails in turns of up to 24 s, for hours,
-/// with a longest timeout of 2 s. The leader continues whenever it reaches the other member again.
+/// with a longest timeout of 2 s. The leader continues when it reaches the other member again, except at most eight
+/// times an hour.
 pub(crate) fn flapping_link(mutant: Mutant) -> Result<(), String> {
     const HOURS: u64 = 40;
     const HOUR: u64 = 1800 * TIMEOUT;
@@ -288,8 +289,8 @@ pub(crate) fn flapping_link(mutant: Mutant) -> Result<(), String> {
     ensure(worst <= 8, || format!("the leader moved {worst} times in an hour"))
 }
 
-/// A leader reads all beats, but its links to every member are broken. Whenever it has claimed leadership it resigns,
-/// and it pauses for longer each time.
+/// The only candidate reads all beats, but its links to the others break whenever it leads. Each time it resigns. From
+/// the third time on it pauses, at first for longer each time.
 pub(crate) fn broken_streams(mutant: Mutant) -> Result<(), String> {
     let mut world = led_by(3, 0, mutant)?;
     // The others are not willing to lead, so process 0 is the only candidate.

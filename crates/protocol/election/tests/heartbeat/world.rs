@@ -79,7 +79,8 @@ impl World {
         }
     }
 
-    /// Creates a group whose processes start at once, and runs it until the first leader is elected.
+    /// Creates a group whose processes start at once, and runs it for four longest timeouts, which suffice to elect a
+    /// leader.
     pub(crate) fn settled(setup: Setup) -> Self {
         let mut world = World::empty(setup);
         (0..world.nodes.len()).for_each(|n| world.start(n));
@@ -143,7 +144,7 @@ impl World {
         self.nodes[n].heartbeat.as_mut()
     }
 
-    /// Overwrites the beat that the others read next.
+    /// Overwrites the newest beat of a process.
     pub(crate) fn scribble(&mut self, n: usize, beat: Beat) {
         *self.nodes[n].memory.back_mut().expect("a newest beat") = beat;
     }

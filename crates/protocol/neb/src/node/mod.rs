@@ -140,7 +140,7 @@ pub struct Node<F: Fabric> {
     own: LocalStream,
     /// Stream of each sender; `None` for this process.
     streams: Vec<Option<Stream>>,
-    /// Buffer for a record that is received or sent.
+    /// Buffer for a record that is read from a slot.
     scratch: Vec<u64>,
     counts: Counts,
     completions: [Completion; 32],
