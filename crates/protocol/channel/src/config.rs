@@ -21,7 +21,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Every scheme.
+    /// All schemes.
     pub const ALL: [Scheme; 3] = [Scheme::LengthPayload, Scheme::Eager, Scheme::Counted];
 
     /// Returns the scheme's name on the command line.

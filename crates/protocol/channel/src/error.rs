@@ -59,9 +59,9 @@ pub enum Cause {
     /// The peer uses another version of the protocol.
     #[error("this end has protocol version {ours} and the other end version {theirs}; update the older one")]
     Version {
-        /// Version of this end.
+        /// Protocol version of this end.
         ours: u8,
-        /// Version of the peer.
+        /// Protocol version of the peer.
         theirs: u8,
     },
     /// The peer announced a message that is longer than the limit.

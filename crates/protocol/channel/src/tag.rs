@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Length, Kind::Payload, Kind::Control, Kind::Greeting];
 
     /// Returns the kind's index, from 0.
@@ -49,7 +49,7 @@ impl Kind {
 /// A tag: bits 63–34 connection, 33 payload, 32 length, 31–0 sequence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag {
-    /// The connection, below [`MAX_CONNECTIONS`].
+    /// Number of the connection, below [`MAX_CONNECTIONS`].
     pub connection: u32,
     /// Kind of the message.
     pub kind: Kind,

@@ -122,7 +122,7 @@ pub enum ConfigError {
     Server {
         /// Configured address.
         server: String,
-        /// Reason.
+        /// Reason why the address is malformed.
         why: &'static str,
     },
     /// The root path is malformed.
@@ -130,7 +130,7 @@ pub enum ConfigError {
     Root {
         /// Configured path.
         root: String,
-        /// Reason.
+        /// Reason why the path is malformed.
         why: &'static str,
     },
     /// The group's name is malformed.
@@ -138,7 +138,7 @@ pub enum ConfigError {
     Group {
         /// Configured name.
         group: String,
-        /// Reason.
+        /// Reason why the name is malformed.
         why: &'static str,
     },
     /// The session timeout is too short or too long.

@@ -40,7 +40,7 @@ impl Kind {
 /// verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Envelope {
-    /// Session.
+    /// Session that the message belongs to.
     pub session: SessionId,
     /// `Command`, `Query`: number of the request, from 1. `Resolve`: the request in question. `Renew`: number of the
     /// renewal. Others: a random word that distinguishes this command from others of its kind and is equal in all

@@ -18,7 +18,7 @@ impl fmt::Display for SessionId {
 /// A group in one incarnation. A session uses pairs, so a group that was reset is not the group that the session used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pair {
-    /// Group.
+    /// Group of the pair.
     pub group: GroupId,
     /// Incarnation in which the group's history began (its origin).
     pub incarnation: Incarnation,

@@ -23,7 +23,7 @@ pub enum ReadGuarantee {
     },
     /// Any member answers that has applied a command with this or a later timestamp.
     Past {
-        /// Timestamp.
+        /// Smallest timestamp that suffices.
         timestamp: Timestamp,
     },
     /// Any member answers at once.

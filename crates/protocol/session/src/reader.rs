@@ -44,7 +44,7 @@ pub enum ReaderError {
 pub enum ReadOutcome<'a> {
     /// The read was answered.
     Answered {
-        /// Group.
+        /// Group that answered.
         group: GroupId,
         /// Last position that the answer reflects.
         position: Position,

@@ -116,7 +116,7 @@ impl Outcome {
 /// The answer of one group to one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyRecord<'a> {
-    /// Session.
+    /// Session of the answered message. It is 0 for a read and for a halt notice.
     pub session: SessionId,
     /// Kind of the answered message, with `Command` for an ordered query and for a notification, and `Query` for a
     /// read. A repeated `Command` and a `Resolve` may get the same outcome, but not the same record.

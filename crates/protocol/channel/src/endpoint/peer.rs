@@ -24,7 +24,7 @@ pub(super) struct Peer {
     pub(super) outbox: RegionId,
     /// The peer's region that this end writes, with [`Scheme::Counted`].
     pub(super) target: Resolved,
-    /// Areas that no connection uses.
+    /// Areas that a new connection may use.
     pub(super) free: Vec<u16>,
     /// Areas that the peer may still write, until the queue pair is connected again.
     pub(super) withheld: Vec<u16>,
@@ -37,7 +37,7 @@ pub(super) struct Peer {
     /// With [`Scheme::Counted`], the content of hellos for connections that this end has not opened yet, by connection
     /// number.
     pub(super) early: BTreeMap<u32, [u64; 8]>,
-    /// Number of outstanding requests.
+    /// Number of outstanding sends of all connections with the peer.
     pub(super) sends: u32,
     /// Number of posted receives that any WRITE_WITH_IMM may use.
     pub(super) recvs: u32,

@@ -67,7 +67,7 @@ pub enum Outcome<'a> {
 pub struct Evidence {
     /// Sender of the stream.
     pub sender: ProcessId,
-    /// Index.
+    /// Index that has the two values.
     pub index: u64,
     /// Value that this process took a snapshot of, all words.
     pub ours: Vec<u64>,

@@ -7,7 +7,7 @@ use crate::{Outcome, ReplyRecord};
 /// New information about the notifications of one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Notified {
-    /// Group.
+    /// Group that sent the notifications.
     pub group: GroupId,
     /// Number of notifications that were lost since the last report.
     pub missed: u64,

@@ -69,7 +69,7 @@ pub enum CallerError {
 pub struct Message<'a> {
     /// Destination groups, all in one multicast.
     pub to: &'a [GroupId],
-    /// Payload.
+    /// Bytes to multicast.
     pub payload: &'a [u8],
 }
 
@@ -94,14 +94,14 @@ pub enum Event<'a> {
     },
     /// The session's end in this group was extended.
     Renewed {
-        /// Group.
+        /// Group that extended the end.
         group: GroupId,
         /// The session's new end in the group.
         end: u64,
     },
     /// The session is no longer open in this group. A widening that names the group makes the session use it again.
     Dropped {
-        /// Group.
+        /// Group in which the session is no longer open.
         group: GroupId,
         /// Answer of the group.
         outcome: Outcome,

@@ -59,7 +59,7 @@ pub struct Replies<'a>(&'a [Answer]);
 /// The reply of one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupReply<'a> {
-    /// Group.
+    /// Group that replied.
     pub group: GroupId,
     /// Position at which the request was applied. The timestamp is equal in all groups.
     pub position: Position,

@@ -11,7 +11,7 @@ use crate::{Body, BodyError, Envelope, Kind, Pair, SessionId};
 /// A permanent identifier of a request, with which any later process of the request's session can ask for its fate.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Ticket {
-    /// Session.
+    /// Session of the request.
     pub session: SessionId,
     /// Generation of the session that sent the request.
     pub generation: u32,
@@ -30,7 +30,7 @@ pub struct Ticket {
 /// Information that a process stores to take its session up later.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SessionKey {
-    /// Session.
+    /// Session that the key identifies.
     pub session: SessionId,
     /// Last generation that is known.
     pub generation: u32,

@@ -45,9 +45,9 @@ impl At<'_> {
 /// A command to apply, or a query to answer, for the first and only time in this group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call<'a> {
-    /// Session.
+    /// Session of the request.
     pub session: SessionId,
-    /// Generation.
+    /// Generation of the session that sent the request.
     pub generation: u32,
     /// Number of the request in the generation, from 1.
     pub request: u64,
@@ -85,7 +85,7 @@ pub enum Verdict {
 /// The verdict of a delivery, and the record that answers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivered<'a> {
-    /// Verdict.
+    /// Effect of the delivery.
     pub verdict: Verdict,
     /// Envelope that was judged.
     pub envelope: Envelope,

@@ -11,7 +11,7 @@ pub(crate) struct Kept {
     pub(crate) outcome: Outcome,
     /// Position at which the outcome was decided.
     pub(crate) position: Position,
-    /// Reply.
+    /// Reply to the request.
     pub(crate) bytes: Vec<u8>,
 }
 
