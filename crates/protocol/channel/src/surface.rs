@@ -5,7 +5,7 @@
 //!
 //! # Cancel safety
 //! Every future can be dropped at any time, for instance by a timeout or by a `select!`. The connection stays
-//! consistent: the peer reads each message that is sent whole and once, and later calls work.
+//! consistent: the peer reads every sent message once and as a whole, and later calls work.
 //!
 //! | dropped future | effect |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Two threads over libfabric's providers. The cases with several connections and the crash run in every scheme, and
-//! one case adds the restrictions of EFA.
+//! Two threads over libfabric's providers. Short and long messages, and the crash, are tested in every scheme, and the
+//! messages also with the restrictions of EFA.
 
 use std::time::{Duration, Instant};
 
