@@ -127,7 +127,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
                 "--client",
                 "name another client id, or leave it out to use a free one",
             ),
-            None => Failure::run("no client's place is free", self.config.display(), remedy),
+            None => Failure::run("no client id is free", self.config.display(), remedy),
         }
     }
 
