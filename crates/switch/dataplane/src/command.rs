@@ -112,7 +112,7 @@ impl Case<'_> {
         Ruling::Take(match head.operation {
             Operation::Release => Job::Release,
             Operation::Link => Job::Link(self.admission()),
-            // A query advances the members' PSNs and message counts by one, and changes nothing else of them.
+            // A query renews the members' numbers and epoch as a LINK does, but keeps their addresses and keys.
             Operation::Query => Job::Link(Admission { keeps: true, ..self.admission() }),
         })
     }
@@ -130,8 +130,9 @@ impl Case<'_> {
         }
     }
 
-    /// Returns whether all members have executed every packet that the switch replicated for the holder. The
-    /// replication of a new packet begins at PSN `top`, so no member is ahead of it.
+    /// Returns whether all members have executed every packet that the switch replicated for the holder, and the last
+    /// one ended a message. The replication of a new packet begins at PSN `top`, so no member is ahead of it. A control
+    /// packet is executed only after all packets before it, so a set that is linking is clean.
     fn is_clean(&self) -> bool {
         let Session { state, top, mid, .. } = self.session;
         mutant!(self.mutant, UncleanSteal) || state == State::Linking || top == self.progress.last.next() && !mid

@@ -30,12 +30,13 @@ pub const MAX_CONTROL_BYTES: usize = HEAD_BYTES + MOST * (UNLINK_BYTES + LINK_BY
 /// The operation that a control packet requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
-    /// Acquires the set if it is free or held by the sender, and replaces the member list.
+    /// Replaces the member list. The sender becomes the holder if the set is free, or if another rank's lease has
+    /// expired and nothing of that rank is half executed.
     Link,
-    /// Releases the set.
+    /// Releases the set if the sender holds it. Otherwise only the sender's done PSN advances.
     Release,
-    /// Changes nothing but PSNs and message counts. The switch acknowledges it if the set is free or held by the
-    /// sender.
+    /// Advances PSNs and message counts, and keeps the member list. The switch acknowledges it if the set is free or
+    /// held by the sender.
     Query,
 }
 
@@ -70,7 +71,7 @@ pub struct Head {
 /// Reason why a payload is not a valid control packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ControlError {
-    /// The payload is too short, or its length does not match its lists.
+    /// The payload is too short, or its length does not match its lists. From [`emit`]: the buffer is too short.
     #[error("the payload has {have} bytes, but its header and lists need {need}")]
     Length {
         /// Actual length, in bytes.
@@ -202,7 +203,7 @@ impl<'a> Control<'a> {
         self.links.is_empty()
     }
 
-    /// Returns the member that the pass with this slot links.
+    /// Returns the linked member with this index, or `None` if the list is shorter.
     #[inline]
     #[must_use]
     pub fn link(&self, slot: u8) -> Option<Link> {

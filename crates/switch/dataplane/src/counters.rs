@@ -24,9 +24,9 @@ macro_rules! causes {
 causes! {
     /// The packet is not for this switch and is forwarded as usual.
     Plain = "plain";
-    /// Dropped: the packet is not RoCEv2 over IPv4.
+    /// Dropped: a packet to the switch that is not RoCEv2, or a packet without a complete IP header.
     Malformed = "malformed";
-    /// Dropped: the ICRC of a control packet or of an answer is wrong.
+    /// Dropped: the ICRC is wrong. That of data is checked only with [`check_data`](crate::Config::check_data).
     Damaged = "damaged";
     /// Dropped: the set does not exist, or is silent.
     UnknownSet = "unknown-set";
@@ -40,13 +40,13 @@ causes! {
     Copied = "copied";
     /// The switch sent no copy because the receiver has acknowledged this packet.
     Suppressed = "suppressed";
-    /// The switch sent no copy because the receiver lacks an earlier packet, or because all receivers do.
+    /// The switch sent no copy to a receiver because it has not sent that receiver an earlier packet.
     Gap = "gap";
-    /// The packet is done, and the switch acknowledged it again.
+    /// A sender repeated a packet that is done, or a member repeated its answer. The switch acknowledged again.
     Again = "again";
-    /// The switch sent the holder a NAK because a packet is missing.
+    /// The switch sent the sender of a data packet a NAK because an earlier packet is missing.
     Complained = "complained";
-    /// Dropped: a packet is missing, and the holder has already received a NAK.
+    /// Dropped: the holder's data cannot be replicated yet, and the switch has already sent the holder a NAK.
     Quiet = "quiet";
     /// The sender of a data packet does not hold the set.
     NotHolder = "not-holder";
@@ -54,13 +54,13 @@ causes! {
     TooEarly = "too-early";
     /// A control packet is valid and passes through the loop.
     ControlTaken = "control-taken";
-    /// A pass linked one member.
+    /// A pass linked one member, but not the last.
     Linked = "linked";
-    /// A pass linked the last member, and the session began.
+    /// A pass linked the last member, so the member list took effect.
     Began = "began";
     /// A rank released the set, or the switch acknowledged a control packet that changes nothing.
     Released = "released";
-    /// A control packet has to wait because another rank holds the set.
+    /// A control packet has to wait because another rank holds the set, or because the set changed between its passes.
     Busy = "busy";
     /// A control packet has to wait because a packet before it is not acknowledged yet.
     Barrier = "barrier";
@@ -70,7 +70,7 @@ causes! {
     BadControl = "bad-control";
     /// Refused: the holder's control packet names another session.
     WrongLock = "wrong-lock";
-    /// Refused: a READ, an atomic or an invalidation.
+    /// Refused or dropped: a READ, an atomic or an invalidation.
     Invalid = "invalid";
     /// Refused: the set is poisoned.
     Poisoned = "poisoned";
@@ -82,9 +82,11 @@ causes! {
     Noted = "noted";
     /// All members acknowledged more than before, and the switch acknowledged that to the holder.
     Acknowledged = "acknowledged";
-    /// The switch forwarded a member's negative answer to the holder.
+    /// A member answered negatively, and the switch informs the holder. If the member's queue pair is broken, a second
+    /// pass does so.
     Refused = "refused";
-    /// Dropped: an answer from a non-member, of another epoch, or for a PSN that was never sent.
+    /// Dropped: an answer from a non-member, of another epoch, while the set is not active, for a PSN that was never
+    /// sent, or with a reserved syndrome.
     Foreign = "foreign";
     /// The switch sent a congestion notification to the holder.
     Notified = "notified";

@@ -65,7 +65,7 @@ impl Emission {
     }
 
     /// Writes the packet, which begins with its IP header, to `to`. `input` is the packet that arrived. Returns the
-    /// length in bytes, or `None` if `to` is too short.
+    /// length in bytes, or `None` if `to` or `input` is too short.
     pub fn write(&self, input: &[u8], to: &mut [u8]) -> Option<usize> {
         let len = self.packet_bytes();
         let to = to.get_mut(..len)?;
@@ -77,7 +77,7 @@ impl Emission {
         Some(len)
     }
 
-    /// Returns the packet in a new vector.
+    /// Returns the packet in a new vector, which is empty if `input` is too short.
     #[must_use]
     pub fn to_vec(&self, input: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; self.packet_bytes()];
@@ -176,8 +176,8 @@ fn checksum(words: &[u32]) -> u32 {
     !((folded & 0xffff) + (folded >> 16)) as u32 & 0xffff
 }
 
-/// For each length of a padded payload: the operation that turns the CRC of a change in the headers into the CRC of
-/// that change followed by the payload.
+/// The operations that turn the CRC of a change in the headers into the CRC of that change followed by the payload: one
+/// for each length of a padded payload, up to 4128 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shifts(Box<[icrc::Shift]>);
 

@@ -3,8 +3,9 @@
 //! A host sends [`Join`] for a set, with two queue pairs that nobody has used yet. When all hosts have joined, or at
 //! least two have and the first one has waited for some time, the switch creates a *generation* of the set. A
 //! generation consists of the hosts that joined, has a `gid` that no older packet names, and is announced with
-//! [`Ready`]. It never changes. When one of its hosts joins again, leaves or breaks a queue pair, the switch sends the
-//! others [`ToHost::Renew`]. They discard their queue pairs and join again with new ones.
+//! [`Ready`]. It never changes. When one of its hosts joins again, leaves or disconnects, when another host joins, or
+//! when the set is poisoned, the switch sends [`ToHost::Renew`] to the remaining hosts of the generation. They discard
+//! their queue pairs and join again with new ones.
 //!
 //! The switch does not know whether a packet of an older generation may still land at a host. The hosts exchange that
 //! among themselves.

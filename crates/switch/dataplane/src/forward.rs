@@ -71,7 +71,8 @@ fn ends(parsed: &Parsed<'_>) -> bool {
 }
 
 impl Session {
-    /// Classifies the first pass of a data packet.
+    /// Classifies a data packet in its first pass. While the set is active, the holder's data also renews the lease and
+    /// advances `top`.
     #[inline]
     fn admit(&mut self, parsed: &Parsed<'_>) -> Found {
         let held = self.is_held_by(parsed.rank);
@@ -231,7 +232,7 @@ impl Switch {
     }
 
     /// Sends the holder a NAK for a missing packet. This takes a separate pass because a pass sends at most one packet,
-    /// and the previous pass sent the last copy.
+    /// and the previous pass may have sent the last copy.
     fn complain(&mut self, parsed: &Parsed<'_>, bridge: &Bridge) -> Departure {
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
             return Departure::nothing(Cause::UnknownSet);

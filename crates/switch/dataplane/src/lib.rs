@@ -12,7 +12,7 @@
 //! A pass parses the packet and matches on the destination address (forward, backward, neither). It then walks once
 //! through the register arrays, in one order, and touches each at most once; the types of [`registers`] enforce that.
 //! It ends with at most one packet to send and at most one *mirror copy*: the packet again, with a [`Bridge`], for
-//! another pass. A packet for n receivers takes n passes, one for each receiver; no multicast engine is used.
+//! another pass. A data packet for n receivers takes n passes, one for each receiver; no multicast engine is used.
 //!
 //! # Numbers
 //! A *set* of up to 32 hosts has a number `gid`; its hosts have *ranks*. The sending queue pair of a rank is connected
@@ -40,13 +40,14 @@
 //!    back.
 //! 2. A positive answer to a rank names its done PSN. A negative answer names the next PSN, because it acknowledges all
 //!    packets before the PSN that it names.
-//! 3. A packet at or before the done PSN changes nothing and is acknowledged again, in every state but *silent*.
+//! 3. A packet at or before the done PSN is acknowledged again, in every state but *silent*. It changes no register,
+//!    except that the holder's data renews the lease.
 //! 4. A control packet is executed only if it is the first packet after the done PSN, so all packets before it have
 //!    been executed. A sender that retransmits (go-back-N) therefore never goes back across a control packet.
 //! 5. A control packet is executed in two phases. The first pass reads registers and changes nothing. Later passes must
-//!    find the same state as the first one, or they are discarded. Between the first member and the last one the set is
-//!    *linking*: no data passes, and no answer counts. Members carry the epoch for which they were linked; only the
-//!    last pass sets the epoch and the list.
+//!    find the same state as the first one. Otherwise they do not change the session. Between the first member and the
+//!    last one the set is *linking*: no data passes, and no answer counts. Members carry the epoch for which they were
+//!    linked. Only the last pass sets the session's epoch, and the number and the mask of its members.
 //! 6. `psn_out − psn_in` of a member is constant between control packets. `psn_out` grows by one with each packet that
 //!    is new to the member, and at no other time.
 //! 7. `top` is the PSN at which the next replication begins, and no packet that was replicated is ahead of it. If `top`

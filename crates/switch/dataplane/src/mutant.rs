@@ -15,7 +15,7 @@ macro_rules! mutants {
 
         #[cfg(feature = "plants")]
         impl Mutant {
-            /// Every mutant.
+            /// Every mutant except [`Mutant::None`].
             pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)*];
 
             /// Returns the mutant's name on the command line.
@@ -59,17 +59,18 @@ macro_rules! mutants {
 }
 
 mutants! {
-    /// A NAK carries the PSN that the switch expects, and so acknowledges packets that no receiver has.
+    /// A NAK carries the PSN that the switch or one receiver expects, and so acknowledges packets that others lack.
     NakExpected, "nak-expected", "S1";
-    /// The RNR NAK for a set that another rank holds carries the requester's own PSN.
+    /// The RNR NAK for a control packet that has to wait carries that packet's own PSN.
     NakOwnPsn, "nak-own-psn", "S1";
-    /// A repeated control packet is executed again.
+    /// A repeated LINK of the holder is executed again.
     ControlOverwrites, "control-overwrites", "S2";
     /// A repeated packet that is done is not acknowledged again.
     NoReAck, "no-re-ack", "SL1";
     /// A control packet is executed on arrival, even if packets before it are missing.
     NoBarrier, "no-barrier", "S1";
-    /// The done PSN of a rank is lost when another rank acquires the set, so a lost acknowledgement is not repeated.
+    /// The done PSN of a rank is not kept when the rank releases the set or another rank takes it over, so a lost
+    /// acknowledgement is not repeated.
     DoneForgotten, "done-forgotten", "SL1";
     /// A rank takes over an expired lease even if packets of the former holder are in flight.
     UncleanSteal, "unclean-steal", "SL1";

@@ -123,8 +123,8 @@ impl Switch {
         self.arrays_mut().put(gid, Session::default(), &[(Rank::default(), Member::default()); MOST]);
     }
 
-    /// Acts like a power cycle: clears all registers. Every set is silent until it is created again, because any answer
-    /// might be wrong.
+    /// Acts like a power cycle: clears all registers and counters. Every set is silent until it is created again,
+    /// because any answer might be wrong.
     pub fn restart(&mut self) {
         *self = Switch::new(self.config, self.arrays().sets());
     }

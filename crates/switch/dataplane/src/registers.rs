@@ -87,11 +87,12 @@ cell! {
         sip: u32 = 32,
         /// Queue pair of the holder.
         sqpn: u32 = 24,
-        /// UDP source port of the holder's packets, and of the answers to it.
+        /// UDP source port of the holder's last control packet. Answers to the holder have the same source port, unless
+        /// [`Config::source_ports`](crate::Config::source_ports) is set.
         sport: u16 = 16,
         /// Session id that the holder chose.
         lock_id: u32 = 32,
-        /// Number of member lists of all sessions so far.
+        /// Number of LINKs, and of holders' queries, that were executed since the set was created.
         epoch: u32 = 32,
         /// Time at which the holder's lease was last renewed, in units of 65.536 µs.
         heard: u32 = 32,
@@ -151,7 +152,7 @@ cell! {
         last: Psn = 24,
         /// Number of messages up to that PSN.
         last_msn: u32 = 24,
-        /// `true` if the holder has received a NAK for a missing packet and no complete replication has happened since.
+        /// `true` if the switch has sent the holder a NAK and has not copied a packet to all members since.
         complained: bool = 1,
         /// Longest RNR timer since `last` advanced, as a code; 0 means none.
         rnr: u8 = 5,

@@ -34,7 +34,8 @@ pub struct Config {
     pub aggregation: Aggregation,
     /// RNR timer for a sender that has to wait for the set.
     pub busy: RnrTimer,
-    /// Minimum time between two congestion notifications to a holder, in nanoseconds.
+    /// Minimum time between two congestion notifications to a holder, in nanoseconds. The switch measures it in whole
+    /// units of 65.536 µs, rounded down. With 0 units it sends at most one notification in each unit.
     pub notice_interval_ns: u64,
     /// UDP source ports of packets from the forward address and from the backward address, for switches on sockets: a
     /// socket has only one port. With `None` a packet keeps the source port of the packet that it derives from.
@@ -48,8 +49,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns a configuration with these addresses, exact aggregation, an RNR timer of 640 µs, at most one congestion
-    /// notification in 50 µs, and no check of data.
+    /// Returns a configuration with these addresses, exact aggregation, an RNR timer of 640 µs, an interval of 50 µs
+    /// between congestion notifications, and no check of data.
     #[must_use]
     pub const fn new(forward: Ipv4Addr, backward: Ipv4Addr) -> Config {
         Config {
@@ -110,7 +111,7 @@ pub enum Job {
     },
     /// Send the holder a NAK for a missing packet.
     Complain,
-    /// Execute a valid control packet.
+    /// Execute a LINK, or a query of the holder, for the next member.
     Link(Admission),
     /// Store the done PSN of the rank that loses the set, then execute the control packet.
     Retire(Admission),
@@ -296,7 +297,8 @@ impl Switch {
         emission::answer(&Answer { from, to: Ipv4Addr::from_bits(ip), port, qpn, psn, syndrome, msn })
     }
 
-    /// Handles a packet that is not RoCEv2. An IPv4 packet to another address is forwarded as usual.
+    /// Handles a packet that is not RoCEv2. An IPv4 packet to another address is forwarded as usual, and so is any
+    /// other packet of at least 40 bytes, which may be IPv6.
     #[cold]
     fn unreadable(&self, bytes: &[u8]) -> Departure {
         let to = bytes.get(16..20).map(|to| Ipv4Addr::new(to[0], to[1], to[2], to[3]));

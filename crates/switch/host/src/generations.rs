@@ -344,7 +344,8 @@ impl<T: SetTransport> SwitchSets<T> {
     }
 
     /// Handles the loss of a peer, or of the path to it. This process leaves all sets in which the peer is the sender,
-    /// before the peer can write to it by another path.
+    /// before the peer can write to it by another path. In sets that this process sends to, it no longer waits for the
+    /// peer to leave.
     pub(crate) fn lose_sender(cm: &mut Cm<T>, transport: &mut T, peer: ProcessId) {
         for n in 0..cm.sets.all.len() {
             let set = &mut cm.sets.all[n];

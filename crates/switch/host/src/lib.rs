@@ -10,9 +10,9 @@
 //! A life begins with [`Transport::begin`], and the process enrols it with the switch over a [`ControlSession`]. When
 //! the switch announces a generation of the set, the queue pair is connected to the switch ([`Transport::meet`],
 //! [`SetTransport::ready_at_switch`]). The queue pair breaks when the switch ends the generation, when the session
-//! ends, when the sender demands it over the connection manager, or when the connection fails. The process then
-//! notifies the switch. Each life belongs to one generation and has new numbers, so packets of an older life do not
-//! match a later one.
+//! ends, when the sender demands it over the connection manager, when a change of the member list takes too long, or
+//! when the connection fails. The process then notifies the switch, unless the session has ended. Each life belongs to
+//! at most one generation and has new numbers, so packets of an older life do not match a later one.
 //!
 //! # Late packets
 //! When the sender has left a generation, it asks each receiver of the generation over the connection manager to leave
@@ -44,7 +44,7 @@ use stentor_switch::host::Sender;
 
 /// Purpose of sessions with a switch, see [`SessionConfig::purpose`].
 pub const SWITCH_PURPOSE: &str = "switch";
-/// Upper limit of set numbers of one connection manager.
+/// Limit of set numbers of one connection manager: all are below it.
 const SETS: u16 = 1 << 15;
 /// Maximum number of notes that are kept.
 const MAX_NOTES: usize = 64;
@@ -75,8 +75,8 @@ impl SwitchConfig {
     }
 }
 
-/// Returns the length of the longest control packet that the sender of a set with `members` members posts, in bytes. It
-/// may be longer than any write of the caller.
+/// Returns an upper limit for the length of control packets that the sender of a set with `members` members posts, in
+/// bytes. A control packet may be longer than any write of the caller.
 #[must_use]
 pub const fn longest_list(members: usize) -> usize {
     HEAD_BYTES + members * LINK_BYTES
@@ -131,7 +131,7 @@ struct Set {
     depth: u32,
     life: u32,
     ours: Option<End>,
-    /// `true` if the switch has received the join of this life over the current session.
+    /// `true` if the join of this life was sent to the switch over the current session.
     joined: bool,
     /// Generation in which this life is connected.
     generation: Option<u64>,
@@ -153,7 +153,7 @@ struct Set {
     pause: Duration,
     /// Reason of the last refusal that was reported.
     refused: Option<String>,
-    /// Status with which the last life ended.
+    /// Status with which the oldest outstanding write completes when this process ends the life.
     ended: Status,
 }
 
@@ -185,9 +185,9 @@ pub struct SwitchSets<T> {
     all: Vec<Set>,
     /// `true` if copies may have IPv4 identifications other than 0.
     identified: bool,
-    /// Completions of writes that were never posted, or that failed together with an earlier write.
+    /// Completions of failed writes that the caller has not polled yet.
     flushed: VecDeque<Completion>,
-    /// `true` if some broken set still has writes that are not completed.
+    /// `true` if a set has broken since the writes of broken sets were last flushed.
     dying: bool,
 }
 

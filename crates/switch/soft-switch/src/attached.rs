@@ -44,7 +44,7 @@ pub struct AttachedConfig {
     pub words: usize,
     /// Code of the transport timeout, see [`Sending::timeout`].
     pub timeout: u8,
-    /// Life of the host. Each life has other queue pair numbers and other first PSNs.
+    /// Life of the host. Successive lives have different queue pair numbers and first PSNs.
     pub life: u32,
 }
 
@@ -92,7 +92,7 @@ pub enum AttachError {
     /// The addresses of the two ends do not match.
     #[error(transparent)]
     Envelope(#[from] stentor_wire::Error),
-    /// The number of a queue pair is in use.
+    /// The number of a queue pair is in use, or the memory region cannot be granted.
     #[error("the number of a queue pair is in use")]
     Number,
 }
@@ -147,7 +147,7 @@ impl Attached {
         Ok(host)
     }
 
-    /// Destroys the queue pairs and creates new ones with other numbers, for another life. They are not connected.
+    /// Begins another life: resets the queue pairs and gives them other numbers. They are not connected afterwards.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -290,7 +290,8 @@ fn load(endpoint: &Endpoint, region: RegionId, offset: usize, bytes: usize) -> V
 }
 
 /// Drives hosts in turn, until the first host's request `id` is done. Calls `between` after each host, for switches
-/// that have no thread. Returns the status of the request, or `None` after `rounds` rounds.
+/// that have no thread. Passes each completed receive, with the index of its host, to `received`. Returns the status of
+/// the request, or `None` after `rounds` rounds.
 ///
 /// # Errors
 /// Returns the error of the system call.

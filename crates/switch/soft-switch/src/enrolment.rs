@@ -109,15 +109,15 @@ impl Enrolment {
         any
     }
 
-    /// Closes the oldest unauthenticated connection if there are too many connections. (A host proves its key
-    /// immediately, so an old unauthenticated connection is unlikely to be that of a host.) Authenticated connections
-    /// stay open. Returns `false` if there is no room for another connection.
+    /// Closes the oldest unauthenticated connection if there are too many connections, or too many unauthenticated
+    /// ones. (A host proves its key immediately, so an old unauthenticated connection is unlikely to be that of a
+    /// host.) Authenticated connections stay open. Returns `false` if there is no room for another connection.
     fn makes_room(&mut self) -> bool {
         let strangers = self.sessions.iter().filter(|(_, session)| !session.is_ready());
         let (oldest, count) = strangers.fold((None, 0), |(oldest, n), (id, _)| (oldest.or(Some(*id)), n + 1));
         let full = self.sessions.len() >= self.most;
         if let Some(id) = oldest.filter(|_| full || count >= MOST_STRANGERS) {
-            // This connection has sent no message.
+            // This connection has joined no set, so the registry need not be informed.
             self.admitted.strangers += 1;
             self.sessions.remove(&id);
         }

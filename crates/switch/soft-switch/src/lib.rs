@@ -2,9 +2,9 @@
 //!
 //! A [`SoftSwitch`] has two addresses, as every switch of this kind: senders write to the *forward* address, and
 //! receivers answer to the *backward* address. A round receives the waiting packets, runs all passes of each packet
-//! through the pipeline, and sends the resulting packets. The switch does not assemble these packets in memory and
-//! allocates nothing for them. It passes their headers, the payload in the receive buffer, and their ICRC to the kernel
-//! as separate parts.
+//! through the pipeline, and sends the resulting packets. Without fault injection and capture, the switch does not
+//! assemble these packets in memory and allocates nothing for them. It passes their headers, the payload in the receive
+//! buffer, and their ICRC to the kernel as separate parts.
 //!
 //! - [`Mode::Plain`]: two UDP sockets, without privileges, for hosts whose packets have the IPv4 identification 0, as
 //!   those of `stentor-fabric-roce` have.

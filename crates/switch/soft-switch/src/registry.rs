@@ -3,16 +3,18 @@
 //! # States of a set
 //! - *Gathering*: hosts join. A generation begins when all have joined, or when at least two have and the first of them
 //!   has waited for [`SETTLE`] or, if hosts that were asked to join again are missing, for [`GRACE`].
-//! - *Generation*: the data plane has the set. The set gathers again as soon as one of its hosts leaves, joins again or
-//!   disconnects, another host joins, or the data plane has poisoned it.
+//! - *Generation*: the data plane has the set. The set gathers again when one of its hosts leaves, joins again or
+//!   disconnects, when another host joins, or when the registry sees that the data plane has poisoned the set. A join
+//!   ends a generation only if the generation is at least [`PAUSE`] old.
 //!
 //! # Invariants
-//! 1. The data plane has exactly the current generations. Each has its own `gid`, and the next generation has another
-//!    one.
+//! 1. The data plane has exactly the current generations and the configured sets. Each has its own `gid`. The next
+//!    generation of a set has another `gid` if another one is free.
 //! 2. Each join is in at most one generation. The switch notifies the host of the beginning of this generation
-//!    ([`ToHost::Ready`]) and of its end ([`ToHost::Renew`]), in this order.
+//!    ([`ToHost::Ready`]). It then notifies the host of its end ([`ToHost::Renew`]), unless the host has left, joined
+//!    again or disconnected.
 //! 3. Only the newest life of a rank counts.
-//! 4. Generations of a set begin at least [`PAUSE`] apart.
+//! 4. Generations of a set begin at least [`PAUSE`] apart, as long as some host is in the set.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -127,7 +129,7 @@ impl Registry {
         if join.identified && !self.sees_identifications {
             return refuse(Refusal::Identified);
         }
-        // As many sets are kept free as are in use, so that a `gid` is not reused immediately after its generation has
+        // About half of the sets are kept free, so that a `gid` is not reused immediately after its generation has
         // ended.
         let room = switch.arrays().sets().div_ceil(2);
         if !self.groups.contains_key(&number) && self.groups.len() >= room {
@@ -197,8 +199,8 @@ impl Registry {
         });
     }
 
-    /// Advances the time: ends generations that are poisoned or for which hosts have joined again, and begins those
-    /// that are due.
+    /// Advances the time: ends generations that are poisoned or whose set has hosts that wait, and begins those that
+    /// are due.
     pub(crate) fn tick(&mut self, now: u64, switch: &mut Switch, said: &mut Said) {
         let looks = now >= self.looked + ns(LOOK);
         if looks {

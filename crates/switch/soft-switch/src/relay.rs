@@ -22,7 +22,7 @@ use crate::settings::Settings;
 /// one pass that reads, one that stores the done PSN of the former holder, and one for each member. A data packet needs
 /// one for each copy, and one for a NAK after the last copy.
 pub const MOST_PASSES: usize = MOST + 3;
-/// Number of packets of one address that are received before the round continues.
+/// Maximum number of packets that a round receives at each of the two addresses.
 const ROUND: usize = 8 * Outlet::BATCH;
 /// Number of packets that can wait to be sent in one batch.
 const QUEUE: usize = Outlet::BATCH + MOST_PASSES;
@@ -56,7 +56,7 @@ pub enum StartError {
 pub struct Tally {
     /// Packets received.
     pub received: u64,
-    /// Packets sent.
+    /// Packets passed to the kernel, also those that it did not send ([`SoftSwitch::kernel_lost`]).
     pub sent: u64,
     /// Packets dropped because they would have exceeded [`MOST_PASSES`].
     pub overlong: u64,
@@ -298,7 +298,8 @@ impl SoftSwitch {
         any
     }
 
-    /// Sleeps until a packet or message arrives at the switch, one of `others` is readable, or `longest` has elapsed.
+    /// Sleeps until a packet or message arrives at the switch, a packet that the fault injection holds is due, one of
+    /// `others` is readable, a signal arrives, or `longest` has elapsed.
     ///
     /// # Errors
     /// Returns the error of the system call.

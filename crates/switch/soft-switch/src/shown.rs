@@ -55,7 +55,7 @@ pub struct SetShown {
     pub holder: Option<u8>,
     /// Ranks of the session's members.
     pub members: Vec<u8>,
-    /// Number of member lists so far.
+    /// Number of LINKs, and of holders' queries, that were executed since the set was created.
     pub epoch: u32,
     /// PSN of the holder up to which all members have acknowledged everything.
     pub acknowledged: u32,
@@ -123,7 +123,8 @@ fn registers(gid: u16, view: &View<'_>) -> Registers {
 }
 
 impl SoftSwitch {
-    /// Returns a report on the switch, with the registers of the set `registers_of` if it exists.
+    /// Returns a report on the switch. It contains the registers of the set `registers_of` if the switch has room for
+    /// that number.
     #[must_use]
     pub fn show(&self, settings: &Settings, registers_of: Option<u16>) -> Shown {
         let (arrays, tally) = (self.switch().arrays(), self.tally());

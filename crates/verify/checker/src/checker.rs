@@ -22,7 +22,8 @@ use crate::view::{Slots, View};
 /// Checks one history. Events of one process must be passed in their order. Events of different processes may be
 /// interleaved arbitrarily.
 ///
-/// Memory grows with messages and deliveries (about 120 bytes for each), not with other events.
+/// Memory grows with messages and deliveries (about 120 bytes for each), and with most other events. It does not grow
+/// with `memory` events, nor with `remote_op` events of known messages by their participants.
 #[derive(Clone, Debug, Default)]
 pub struct Checker {
     cluster: Cluster,

@@ -362,7 +362,8 @@ impl Cluster {
         self.faulty.iter().any(|faulty| faulty == name)
     }
 
-    /// Returns the number of messages that one client may have outstanding, if the cluster line has it.
+    /// Returns the number of messages that one client, or broadcasts that one sender, may have outstanding, if the
+    /// cluster line has it.
     #[must_use]
     pub fn window(&self) -> Option<u64> {
         self.window

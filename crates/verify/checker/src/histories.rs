@@ -18,8 +18,8 @@
 //! - **Ready leaders.** The upper half of a ballot's number is the number of the incarnation, so it identifies the
 //!   history.
 //! - **Destinations.** The destinations of a message are those histories of a group that delivered it. If none did, the
-//!   destination is the latest history, provided that the life of the message's client began after that history;
-//!   otherwise it is the history before.
+//!   destination is the latest history, provided that the life of the message's client recorded its first multicast
+//!   after that history had begun, and that all times are from one clock. Otherwise it is the history before.
 //!
 //! # Guarantees across histories
 //! - If any process delivered a message, even in an ended history, all correct members of its other destinations

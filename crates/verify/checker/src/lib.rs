@@ -60,10 +60,10 @@
 //! [Défago et al. 2004]: https://doi.org/10.1145/1041680.1041682
 //! [Guerraoui and Schiper 2001]: https://doi.org/10.1016/S0304-3975(99)00161-9
 //!
-//! A property that a history cannot decide is [`Verdict::NotChecked`], never "ok". M2, M3 and M9 need a complete
-//! history, M7 `remote_op` events, and M8 `memory` events. M10 needs `epoch` events of leaders and deliveries with
-//! their ballots. M11 needs a process that rejoined, and R1 one clock. M12 is in a report only if a client recorded
-//! what it had observed (`heard` events).
+//! A property that a history cannot decide is [`Verdict::NotChecked`] or [`Verdict::Incomplete`], never "ok". M2, M3,
+//! M9 and B2 need a complete history, M7 `remote_op` events, and M8 and B6 `memory` events. M10 needs `epoch` events of
+//! leaders and deliveries with their ballots. M11 needs a process that rejoined, and R1 one clock. M12 is in a report
+//! only if a client recorded what it had observed (`heard` events) before a multicast.
 //!
 //! # Cost
 //! Every property is linear in the deliveries, except M5, which is linear in deliveries times destination groups of a

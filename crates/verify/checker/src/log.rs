@@ -56,7 +56,7 @@ pub(crate) struct Sent {
     pub(crate) only_returned: bool,
     pub(crate) origin: Origin,
     pub(crate) multicast: Multicast,
-    /// The client's last `heard` event before the multicast, if there is one.
+    /// The `heard` event with the largest time that the client's life recorded before the multicast, if there is one.
     pub(crate) heard: Option<Heard>,
 }
 

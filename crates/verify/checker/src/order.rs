@@ -193,7 +193,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// Returns a smallest cycle of an order that has one.
+    /// Returns a smallest cycle of an order that has one, or a small one if the search takes too many steps.
     pub(crate) fn smallest_cycle(&mut self, order: &Order) -> Option<Vec<Precedes>> {
         let left = left_over(&order.sorted, self.log.messages.len());
         let start = on_a_cycle(&left, |message| order.after(message).iter().copied());

@@ -81,7 +81,8 @@ pub struct Counts {
 /// The result for one history.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// Verdicts by name: M1 … M12, R1, B1 … B7, and C1 … C5.
+    /// Verdicts by name: M1 … M12, R1, B1 … B7, and C1 … C5. For a [`SetWatch`](crate::switch::SetWatch): S1 … S11, SL1
+    /// and SL2.
     pub properties: BTreeMap<&'static str, Verdict>,
     /// The smallest of all counter-examples, with the name of its property, or `None` if there is none.
     pub counter_example: Option<String>,

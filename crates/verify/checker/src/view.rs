@@ -47,7 +47,7 @@ impl View<'_> {
         self.message_text(self.log.messages[message as usize].id)
     }
 
-    /// Returns the verdict that the property is not judged because a record of this process is missing.
+    /// Returns the verdict that the property is not judged because a record of this process is missing or ends early.
     pub(crate) fn lacks_record(&self, process: Process) -> Verdict {
         let name = self.name(process);
         if self.records.end_early(process) {
@@ -60,7 +60,7 @@ impl View<'_> {
         ))
     }
 
-    /// Returns a member of the group that has no record.
+    /// Returns a member of the group whose record is missing or ends early.
     pub(crate) fn lacks_member(&self, group: Group) -> Option<Process> {
         let mut members = self.cluster.members(group).iter().copied();
         members.find(|member| !self.records.would_have_deliveries(*member))

@@ -1,10 +1,10 @@
 //! The host's side of a set: the requests by which a sender makes the switch copy each write to its target members.
 //!
 //! A [`Sender`] is pure. The caller passes it writes, and it returns the requests to post, in order, to the queue pair
-//! that is connected to the switch. A write that fits the member list of the switch is posted at once. A write to other
-//! members, or with other differences between their addresses, needs a LINK control packet first and waits until that
-//! is acknowledged: the switch would refuse data that arrives while it links, and the queue pair would have to send it
-//! again.
+//! that is connected to the switch. A write that fits the member list of the switch is posted at once, unless earlier
+//! writes wait. A write to other members, with other keys, or with other differences between their addresses needs a
+//! LINK control packet first and waits until that is acknowledged: the switch would refuse data that arrives while it
+//! links, and the queue pair would have to send it again.
 //!
 //! # Invariants
 //! 1. Requests are posted in the order of the writes, with a LINK between two writes of different member lists.

@@ -7,9 +7,9 @@ use super::solve::{Solved, solve};
 use super::terms::Terms;
 use super::verdict::Verdict;
 
-/// Minimum number of steps that a search may take.
+/// Limit of a decision's steps for a history without calls. [`STEPS_PER_CALL`] is added for each call.
 const STEPS: u64 = 500_000;
-/// Additional steps that a search may take for each call.
+/// Number of steps that each call adds to the limit.
 const STEPS_PER_CALL: u64 = 50;
 
 /// Decides whether there is one serial order of all calls that took effect such that

@@ -1,8 +1,8 @@
 //! The constraints between calls: a sparse graph whose transitive closure is the order that the service promises.
 //!
 //! "Answered before the other was submitted" is an interval order. The graph has an edge to a call only from those
-//! preceding calls that have no third call in between. The number of these edges is bounded by the number of concurrent
-//! calls.
+//! preceding calls that have no third call in between. The number of these edges into one call is bounded by the number
+//! of concurrent calls.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -22,9 +22,10 @@
 //! [Positions](Position) in answers are a claim about the order, which is judged together with it. Positions of
 //! multicast calls are unique and rise in each group's order. They are also above all positions that were known when
 //! the call was submitted: above the positions of earlier calls to the same group, and at a later time than the
-//! positions that the session had observed. Equal times in different groups imply no order. A read observes exactly the
-//! commands up to its position. The time of this position is at least the largest time that the session or the group
-//! knew, or that the read requested.
+//! positions that the session had observed. Equal times in different groups imply no order. A read that is not
+//! multicast observes exactly the commands up to its position. The time of this position is at least the largest time
+//! that the session and the group knew if the leader answers ([`Kind::Leader`]), and at least the requested time for
+//! [`Kind::After`].
 //!
 //! A session's next generation inherits its order of commands, because the start of a generation is ordered in all
 //! groups of the session. Reads of a superseded process constrain that process alone. Only answers that are *strictly*

@@ -17,7 +17,8 @@ use crate::ids::Group;
 pub(super) struct Part {
     /// The numbers of the calls.
     pub(super) calls: Vec<u32>,
-    /// The cluster of the part. Sessions connect the parts of one cluster.
+    /// The first group of the part's cluster. Sessions, calls to several groups and observed positions connect groups
+    /// to a cluster.
     cluster: Group,
 }
 

@@ -1,9 +1,10 @@
 //! Reduces a contradiction to a small counter-example, and describes it.
 //!
 //! Calls are not removed, because a removed call may be the one that explains another. They are weakened, which only
-//! permits more orders. First, every call that was answered after some time becomes one of unknown outcome. Then
-//! replies are dropped, then the knowledge that a command without a reply took effect, and last the time and the
-//! session of its submission. The calls that cannot be weakened contradict the promise, whatever the other calls did.
+//! permits more orders. First, every command that was answered after some time becomes one of unknown outcome, and
+//! every read that was answered after it is ignored. Then replies are dropped, then the knowledge that a command
+//! without a reply took effect, and last the time and the session of its submission. The calls that cannot be weakened
+//! contradict the promise, whatever the other calls did.
 
 use super::call::Call;
 use super::graph::Why;
@@ -19,7 +20,8 @@ use super::verdict::Counterexample;
 const STEPS: u64 = 2_000;
 /// Number of steps that each call adds to the maximum of an attempt.
 const STEPS_PER_CALL: u64 = 20;
-/// Total number of steps of all attempts.
+/// Maximum number of steps of all attempts until the contradiction is reduced. The search for its rule and the last
+/// weakening may each take as many again.
 const ALL_STEPS: u64 = 200_000;
 /// Number of commands that are kept although they were submitted after the end of the contradiction. They show that an
 /// effect was observed too early.
@@ -136,7 +138,7 @@ fn forget_reply(call: &mut Call) {
     }
 }
 
-/// Keeps only the operation of the command.
+/// Forgets when and by which process the command was submitted, and the positions that the process had observed.
 fn forget_all(call: &mut Call) {
     (call.submitted, call.generation) = (0, u64::MAX);
     call.observed.clear();

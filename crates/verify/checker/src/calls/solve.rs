@@ -41,7 +41,8 @@ pub(super) enum Cause {
     },
 }
 
-/// Decides whether the calls keep the promise, in at most `budget` steps, and subtracts the steps taken from `budget`.
+/// Decides whether the calls keep the promise. The search for an order of each part takes at most `budget` steps, and
+/// subtracts its steps from `budget`. Attempts that precede this search, with a quarter of the budget, are not counted.
 pub(super) fn solve<M: Model>(model: &M, calls: &[Call], terms: Terms, budget: &mut u64) -> Solved {
     if terms.positions
         && let Some(contradiction) = contradiction(calls)
@@ -81,7 +82,7 @@ fn solve_part<M: Model>(
     let groups: GroupSet = calls.iter().flat_map(|call| call.groups.iter()).collect();
     let several = groups.len() > 1;
     if several && terms.positions && calls.iter().any(positioned) {
-        // If the history is correct, this search finds the order at once. It cannot prove a violation, because
+        // If the history is correct, this search usually finds an order quickly. It cannot prove a violation, because
         // positions are promised to be consistent only within each group.
         let hinted = graph.clone().with_hint(&calls);
         if hinted.cycle().is_none() {

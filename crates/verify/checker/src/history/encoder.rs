@@ -34,7 +34,7 @@ impl Encoder {
     }
 
     /// Appends the line of one event, with its line feed. A process, group or label that was not in the cluster at
-    /// creation gets an empty name, which no reader accepts.
+    /// creation gets an empty name.
     pub fn encode(&self, event: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"t\":");
         number(event.t, out);

@@ -11,7 +11,7 @@ use crate::cluster::ClusterError;
 pub struct HistoryError {
     /// The file, as the caller named it.
     pub file: String,
-    /// The line, from 1, or 0 if the file could not be opened.
+    /// The line, from 1, or 0 if the file could not be opened or no file was given.
     pub line: u64,
     /// The fault in this line.
     pub fault: Fault,

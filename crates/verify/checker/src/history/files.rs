@@ -16,8 +16,8 @@ pub struct Told<'a> {
     pub complete: bool,
     /// Names of the Byzantine processes. They count as `faulty`, whatever the cluster lines contain.
     pub faulty: &'a [String],
-    /// `true` if files with several lives of one process are passed in the order of those lives. Lives on one clock
-    /// keep the order of their times. If the two orders contradict each other, no property is judged.
+    /// `true` if files with several lives of one process are passed in the order of those lives. If times on one clock
+    /// show that a life had ended before a life of an earlier file began, no property is judged.
     pub lives_in_order: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct Told<'a> {
 /// event does.
 ///
 /// # Errors
-/// Returns a [`HistoryError`] if a file cannot be read.
+/// Returns a [`HistoryError`] if a file cannot be read, is no valid history, or is of another run.
 pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report, HistoryError> {
     let open = |path: &P| {
         let file = path.as_ref().display().to_string();
@@ -41,7 +41,7 @@ pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report
 /// Checks histories like [`check_files`], from inputs that are open already, each with its name.
 ///
 /// # Errors
-/// Returns a [`HistoryError`] if an input cannot be read.
+/// Returns a [`HistoryError`] if an input cannot be read, is no valid history, or is of another run.
 pub fn check_inputs<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     complete: bool,
@@ -52,7 +52,7 @@ pub fn check_inputs<R: BufRead>(
 /// Checks histories like [`check_inputs`], with facts that the histories do not record.
 ///
 /// # Errors
-/// Returns a [`HistoryError`] if an input cannot be read, or if one of [`Told::faulty`] is not a process.
+/// As for [`check_inputs`]. Returns a [`HistoryError`] as well if one of [`Told::faulty`] is not a process.
 pub fn check_inputs_told<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     told: Told<'_>,

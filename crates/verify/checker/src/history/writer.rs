@@ -22,7 +22,7 @@ pub struct Author {
 }
 
 /// A writer of a history. It buffers lines and writes only whole lines, 64 KiB at a time. An output that is closed
-/// during a run therefore contains no partial line, unless a single write was interrupted.
+/// during a run therefore contains no partial line, unless a write failed or was interrupted.
 #[derive(Debug)]
 pub struct HistoryWriter<W: Write> {
     output: W,

@@ -2,7 +2,8 @@
 //! more than the window skips the broadcast and reports the skip.
 //!
 //! A skip is valid only if the sender was a window ahead, provided that the cluster line has the window. On one clock,
-//! the sender must have been ahead at the time of the skip.
+//! the sender must have been ahead at the time of the skip. If one process recorded the removal of a sender, every
+//! correct process must record it.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! B3 integrity: a process delivers at most once per (sender, index). From a correct sender, it delivers only what the
-//! sender broadcast, and the sender broadcast it once.
+//! B3 integrity: each life of a process delivers at most once per (sender, index). From a correct sender, it delivers
+//! only what the sender broadcast, and the sender broadcast it once.
 
 use std::collections::HashMap;
 

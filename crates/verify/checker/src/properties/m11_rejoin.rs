@@ -9,9 +9,8 @@
 //!   messages was in the state that the process received.
 //! - *The same order*: no member of its group delivered another message under one of the numbers of its later
 //!   deliveries.
-//! - *Its group's state*: some process of the group made all deliveries up to `from`. This is checked in a complete
-//!   history, and if all times are from one clock, the deliveries must precede the rejoin. A state with more deliveries
-//!   than any member made is not the group's.
+//! - *Its group's state*: each delivery up to `from` was made by some process of the group. This is checked in a
+//!   complete history. If all times are from one clock, the recorded deliveries up to `from` must precede the rejoin.
 //!
 //! The first three rules follow from M1 and M5 if another process recorded a contradicting delivery. Here, a state from
 //! a snapshot counts, too. M2 and M9 require that the process delivers the later messages.

@@ -6,14 +6,14 @@
 //! and are the same everywhere. It follows that the union of all orders, with an edge from each message that a session
 //! had observed to those that it multicast later, has no cycle.
 //!
-//! The property applies only to histories with a `heard` event.
+//! The property applies only to histories in which a client multicast a message after a `heard` event.
 
 use crate::event::{Event, EventKind};
 use crate::log::{Delivery, Heard};
 use crate::report::Verdict;
 use crate::view::View;
 
-/// Judges the property. Returns `None` if no client recorded what it had observed.
+/// Judges the property. Returns `None` if no client recorded what it had observed before a multicast.
 pub(super) fn check(view: &View<'_>) -> Option<Verdict> {
     let names_a_time = |message: u32| heard(view, message).is_some();
     if !view.log.sent_order.iter().any(|message| names_a_time(*message)) {

@@ -8,7 +8,8 @@ use crate::log::{Kept, Log, Message, Origin};
 use crate::report::Verdict;
 use crate::view::View;
 
-/// Checks remote operations as they are recorded. Operations of messages that are not known yet are kept for the end.
+/// Checks remote operations as they are recorded. An operation that does not fit a recorded multicast is checked again
+/// at the end, because the multicast may be recorded later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Genuineness {
     seen: bool,

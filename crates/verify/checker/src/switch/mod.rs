@@ -161,7 +161,7 @@ impl SetWatch {
         }
     }
 
-    /// Returns the violations found so far.
+    /// Returns the violations found so far: the first one of each violated property.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
@@ -259,7 +259,7 @@ impl SetWatch {
         self.executions
     }
 
-    /// Returns the verdicts. SL1 and SL2 are not checked if the run did not end.
+    /// Returns the verdicts. SL1 and SL2 are not checked if the run did not end, nor is SL2 if the run was `disturbed`.
     #[must_use]
     pub fn report(&self, ended: bool, disturbed: bool) -> Report {
         let verdict = |property: &&'static str| {
