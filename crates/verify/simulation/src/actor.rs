@@ -62,7 +62,7 @@ pub(crate) struct Message {
 }
 
 impl Load {
-    /// Draws the load of a client in a drawn run.
+    /// Creates the load of a client, whose messages are drawn later.
     pub(crate) fn new(seed: u64, client: ClientId, scenario: &Scenario, topology: &Topology) -> Load {
         Load {
             chance: Chance::new(seed, 1 + u64::from(client.0)),
@@ -116,7 +116,7 @@ impl Load {
         Some(self.next.take().unwrap_or_else(|| self.draw()))
     }
 
-    /// Draws the pause after a message, in nanoseconds.
+    /// Returns the pause after a message, in nanoseconds: 0 within a burst, a random time after it.
     pub(crate) fn between_messages(&mut self) -> u64 {
         if !self.left.is_multiple_of(self.burst) {
             return 0;

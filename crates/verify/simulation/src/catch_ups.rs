@@ -2,7 +2,7 @@
 
 use stentor_multicast::CatchUps;
 
-/// Names of the counts that a simulation run must reach.
+/// Names of the counts that must not be 0 after a simulation run of enough seeds.
 pub(crate) const CLAIMS: [&str; 1] = ["states_overtaken"];
 
 /// Adds the counts of another member.

@@ -42,7 +42,7 @@ const SLACK_NS: u64 = 2_000;
 /// bounds, and a bad network may delay readings by as much again.
 const LEARNING_NS: u64 = 8 * BOUND_NS;
 
-/// Names of the counts that a simulation run must reach.
+/// Names of the counts that must not be 0 after a simulation run of enough seeds.
 pub(crate) const CLAIMS: [&str; 4] = ["clock_physical", "clock_behind", "clock_waiting", "leaders_off_the_median"];
 
 /// The clock of one host.
@@ -73,7 +73,7 @@ enum Trouble {
     None,
     /// One clock is off by more than the bound, all the time.
     Off,
-    /// One clock is stepped repeatedly.
+    /// One clock is stepped, one to four times.
     Steps,
     /// The clocks of each group agree, and groups differ.
     Apart,

@@ -2,7 +2,7 @@
 
 use stentor_multicast::Settlements;
 
-/// Names of the counts that a simulation run must reach.
+/// Names of the counts that must not be 0 after a simulation run of enough seeds.
 pub(crate) const CLAIMS: [&str; 8] = [
     "groups_waiting",
     "groups_founded_anew",
@@ -29,11 +29,12 @@ pub struct ForgetCounts {
     pub two_reset: u64,
     /// Requests of the operator that a member refused.
     pub refused: u64,
-    /// Members that were restarted because their group was reset without their state.
+    /// Members that were restarted because their group continued without their state, or because they could not install
+    /// a state.
     pub ended: u64,
     /// `true` if at some time no process remembered anything.
     pub forgot_all: bool,
-    /// Messages to ended histories that the survivors delivered.
+    /// Messages to ended histories and to survivors that some process delivered.
     pub delivered_by_survivors: u64,
     /// Messages to ended histories and to survivors that no process delivered.
     pub delivered_by_nobody: u64,

@@ -319,7 +319,8 @@ impl Histories {
         })
     }
 
-    /// Returns the numbers of messages to ended histories that survivors delivered, and that no process delivered.
+    /// Returns the numbers of messages to ended histories and to survivors that some process delivered, and that no
+    /// process delivered.
     pub(crate) fn settled(&self) -> (u64, u64) {
         let last = self.last();
         let (mut delivered, mut dropped) = (0, 0);

@@ -111,8 +111,8 @@ impl Progress {
         self.longest_gap = gaps.fold(self.longest_gap, std::cmp::max);
     }
 
-    /// Returns the longest time for which a group owed a message and delivered nothing, or had no room for one, while
-    /// no client was stopped, in nanoseconds, with its end and the group.
+    /// Returns the longest time for which a group owed a message and delivered nothing, or had no room for one, apart
+    /// from excused time, in nanoseconds, with its end and the group.
     pub(crate) fn longest_gap(&self) -> (u64, u64, usize) {
         self.longest_gap
     }

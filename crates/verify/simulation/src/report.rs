@@ -32,7 +32,7 @@ pub struct RunReport {
     pub virtual_ns: u64,
     /// The injected faults of the network.
     pub faults: FaultCounts,
-    /// Sealed input that members rejected. There is none without mutants.
+    /// Sealed input that processes rejected. In calm runs without mutants there is none.
     pub rejected: u64,
     /// Remote writes of steps 1 to 4.
     pub writes: u64,
@@ -44,7 +44,8 @@ pub struct RunReport {
     pub recovery_steps: u64,
     /// States of applications that differed after the same deliveries.
     pub wrong_states: u64,
-    /// The longest time for which a group owed a message and delivered nothing while there were faults, in nanoseconds.
+    /// The longest time for which a group owed a message and delivered nothing, or a client had no room for one, while
+    /// there were faults, in nanoseconds.
     pub longest_gap_ns: u64,
     /// `true` if stopped processes delayed other processes for longer than permitted.
     pub held_up: bool,

@@ -40,8 +40,7 @@ pub struct Scenario {
     pub client_timeout_ns: Option<u64>,
     /// Size of the state of each application without its digest, in bytes.
     pub state_bytes: usize,
-    /// Time after which a member that frees nothing is expelled from flow control, in nanoseconds. `None`: no member is
-    /// stopped for so long.
+    /// Time after which a member that frees nothing is expelled from flow control, in nanoseconds. `None`: never.
     pub expel_ns: Option<u64>,
     /// `true` if leaders order time entries from time to time.
     pub time_entries: bool,
@@ -70,10 +69,10 @@ const CROWDED: u64 = 8;
 const CLAIMED_FROM_SEEDS: u64 = 100;
 
 impl Scenario {
-    /// Returns the names of the [`FaultCounts`](stentor_fabric_sim::FaultCounts) that simulation runs of the drawn
-    /// scenarios must reach: the effects of the adversarial network on writes over reliable queue pairs, and the faults
-    /// of the mix. Effects on operations that the multicast does not use without failures (READs, receives, unreliable
-    /// queue pairs, revocations) are not included, and neither are crashes, which do not occur.
+    /// Returns the names of the [`FaultCounts`](stentor_fabric_sim::FaultCounts) that must not be 0 after a simulation
+    /// run of calm scenarios: the effects of the adversarial network on writes over reliable queue pairs, and the
+    /// faults of the mix. Effects on operations that the multicast does not use without failures (READs, receives,
+    /// unreliable queue pairs, revocations) are not included, and neither are crashes, which do not occur.
     #[must_use]
     pub const fn claims() -> &'static [&'static str] {
         &[
@@ -90,7 +89,7 @@ impl Scenario {
         ]
     }
 
-    /// Returns the names of the counts that simulation runs under a profile must reach. They include the
+    /// Returns the names of the counts that must not be 0 after a simulation run under a profile. They include the
     /// [`NemesisCounts`](crate::NemesisCounts) of the profile.
     #[must_use]
     pub fn claims_under(profile: Profile) -> Vec<&'static str> {
@@ -120,8 +119,9 @@ impl Scenario {
     }
 
     /// Draws the scenario of a seed under a profile. For the calm profile, this is [`Scenario::draw`]. For other
-    /// profiles, it is a cluster of 2 or 3 groups, of which at least one may lose a member, with a load that lasts
-    /// about as long as the faults. Queue pairs break sooner than usual, so that breaks occur within a run.
+    /// profiles, it is a cluster of 2 or 3 groups, or of 1 or 2 under [`Profile::Rings`], with a load that lasts about
+    /// as long as the faults. Except under [`Profile::Forgets`], at least one group may lose a member. Queue pairs
+    /// usually break sooner than in calm runs, so that breaks occur within a run.
     #[must_use]
     pub fn draw_under(seed: u64, profile: Profile) -> Self {
         if profile == Profile::Calm {
@@ -236,7 +236,7 @@ impl Scenario {
 
     /// Changes the scenario for the profile with stops: clients continuously fill small windows and rings of groups of
     /// three and five. An expelled member receives the missing deliveries. In half of the runs, it receives them with a
-    /// state that is as large as several rings.
+    /// state that is larger than a ring.
     fn stopping(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Stops {
             return self;

@@ -36,13 +36,15 @@ pub struct SimulationRun {
 pub struct Violation {
     /// The seed.
     pub seed: u64,
-    /// The names of the violated properties. The first one is that of the counter-example.
+    /// /// The names of the violated properties, sorted. The text of the counter-example begins with the one that it
+    /// violates.
     pub properties: Vec<&'static str>,
     /// The smallest counter-example, as text.
     pub counter_example: String,
 }
 
-/// The result of a simulation run. For the same seeds, all fields except the wall time are equal on any machine.
+/// /// The result of a simulation run. For the same seeds, all fields except the wall time are equal on any machine.
+/// With [`SimulationRun::until`], the number of seeds that are run depends on the threads.
 #[derive(Clone, Debug, Default)]
 pub struct SimulationReport {
     /// Seeds that were run.
@@ -58,7 +60,7 @@ pub struct SimulationReport {
     pub deliveries: u64,
     /// Steps of all processes.
     pub steps: u64,
-    /// Remote writes of steps 1 to 4.
+    /// Remote writes of steps 1 to 4 of the multicast, and the corresponding counts of other simulations.
     pub writes: u64,
     /// Faults that occurred, by kind.
     pub faults: FaultCounts,

@@ -21,7 +21,7 @@ use crate::record::{Record, Recorded};
 pub struct RunReport {
     /// The verdicts.
     pub report: Report,
-    /// Messages written.
+    /// Messages written by processes that did not crash. The other counts of actions exclude crashed processes, too.
     pub writes: u64,
     /// Messages read.
     pub reads: u64,

@@ -58,7 +58,7 @@ const CONNECTED_NS: u64 = 50_000;
 const CONTROLS: u32 = stentor_channel::CONTROLS;
 
 impl Scenario {
-    /// Returns the names of the counts that a simulation run of at least 100 seeds must reach.
+    /// Returns the names of the counts that must not be 0 after a simulation run of at least 100 seeds.
     #[must_use]
     pub const fn claims() -> &'static [&'static str] {
         &[
@@ -99,7 +99,7 @@ impl Scenario {
         let model = if unordered { NetworkModel::unordered() } else { NetworkModel::adversarial() };
         let network =
             NetworkModel { tagged: scheme != Scheme::Counted, retry_ns: chance.pick(&[60_000, 200_000]), ..model };
-        // The completion queue has just enough room for the posted receives.
+        // The completion queue has room for all posted receives, and for 1, 4 or 64 further completions.
         let recvs =
             (channel.lengths + channel.pieces + CONTROLS + 1) * u32::from(connections) * u32::from(processes - 1);
         let disorders = Faults {

@@ -21,7 +21,7 @@ pub(super) struct ClientActor {
     me: ProcessId,
     /// Messages whose synced multicast has not returned yet, with their contents.
     unsynced: VecDeque<(MessageId, Message)>,
-    /// `true` if another client took over this client's id, so that this one ends.
+    /// `true` if this client ends, because its id was taken over or a group was reset.
     superseded: bool,
     /// The reason why the last attempt to multicast the next message failed.
     pub(super) refused: Option<SubmitError>,

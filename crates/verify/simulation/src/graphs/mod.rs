@@ -42,8 +42,8 @@ pub const TIMEOUT_MAX_NS: u64 = 800_000;
 pub const SETTLES_NS: u64 = 12 * TIMEOUT_MAX_NS;
 /// Time for which the leader may not change after [`SETTLES_NS`], in nanoseconds.
 pub const QUIET_NS: u64 = 24 * TIMEOUT_MAX_NS;
-/// Time within which a message must be delivered while links are cut, in nanoseconds. It is multicast at least this
-/// long before the links are restored.
+/// Time within which a message must be delivered while links are cut, in nanoseconds. Messages that are multicast less
+/// than this time before the links are restored are not judged by it.
 const DELIVERED_NS: u64 = 4 * TIMEOUT_MAX_NS;
 /// Time within which a whole group has a leader, and within which all messages are delivered at the end, in
 /// nanoseconds.
@@ -117,17 +117,17 @@ impl Graph {
 pub struct GraphRun {
     /// The member that leads after the cut.
     pub leader: Option<usize>,
-    /// Number of leaders that resigned because they reached no majority.
+    /// Number of leaders that resigned after the last cut, because they reached no majority.
     pub resigned: u64,
-    /// Number of campaigns begun after the cut and before the links were restored.
+    /// Number of campaigns that began after the last cut and before the links were restored.
     pub campaigns: u64,
-    /// Time from the cut until the last change of any member's view of the leader, in nanoseconds.
+    /// Time from the last cut until the last change of any member's view of the leader, in nanoseconds.
     pub settled_ns: u64,
     /// Number of messages multicast after the settling time, while the links were cut.
     pub messages: u64,
-    /// Number of members that stood aside because they were cut off from the leader.
+    /// Number of times that a member stood aside because it was cut off from the leader, in the whole run.
     pub aside: u64,
-    /// Number of members that installed another member's state after the links were restored.
+    /// Number of times that a member installed another member's state, in the whole run.
     pub caught_up: u64,
     /// Descriptions of the violations.
     pub broken: Vec<String>,

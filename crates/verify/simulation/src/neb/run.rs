@@ -26,7 +26,7 @@ pub(crate) const SLOW: &str = "sets found slow";
 pub struct RunReport {
     /// The verdicts.
     pub report: Report,
-    /// Broadcasts of correct processes.
+    /// Broadcasts of correct processes that did not crash. The other counts exclude crashed processes, too.
     pub broadcasts: u64,
     /// Deliveries at correct processes.
     pub deliveries: u64,

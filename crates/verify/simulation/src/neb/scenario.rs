@@ -31,8 +31,8 @@ pub enum Severity {
     #[default]
     Usual,
     /// Three times as many and longer faults. Queue pairs break sooner. Writes are delayed more, and in half of the
-    /// runs they arrive in any order. Clocks jump, rings are smaller and timeouts shorter. Every liar performs every
-    /// violation that its fault model permits.
+    /// runs they arrive in any order. Clocks jump, rings are smaller and timeouts shorter. Every liar performs nearly
+    /// every violation that its fault model permits.
     Harsh,
 }
 
@@ -103,7 +103,7 @@ pub(crate) const SPAN_NS: u64 = 1_500_000;
 pub(crate) const MOST_STEPS: u64 = 400_000;
 
 impl Scenario {
-    /// Returns the names of the faults that a simulation run of at least 100 seeds must reach.
+    /// Returns the names of the faults that must occur in a simulation run of at least 100 seeds.
     #[must_use]
     pub const fn claims() -> &'static [&'static str] {
         &[
@@ -121,8 +121,8 @@ impl Scenario {
         ]
     }
 
-    /// Returns the names of all counts that a simulation run of a severity must reach, which include every lie and
-    /// removals.
+    /// Returns the names of all counts that must not be 0 after a simulation run of a severity. They include every lie
+    /// and removals.
     #[must_use]
     pub fn claims_under(severity: Severity) -> Vec<&'static str> {
         let more: &[&str] =
@@ -210,7 +210,8 @@ impl Scenario {
     }
 }
 
-/// Returns all violations that a liar may perform within its fault model.
+/// Returns a liar's lies with all violations that its fault model permits, except rare ones, silence and torn values,
+/// which stay as drawn.
 fn every(lies: Lies) -> Lies {
     Lies {
         rewrite: true,
@@ -332,7 +333,8 @@ fn draw_more_lies(profile: Profile, config: &Config, liars: &mut [(ProcessId, Li
     if ends { chance.between(2, 12) } else { 1 }
 }
 
-/// Draws a removal of one process, or of two of five. Each is a liar, crashes at about that time, or is correct.
+/// Draws a removal of one process, or of two of five. Each may be a liar, and may crash before or after its removal
+/// begins.
 fn draw_removal(config: &Config, liars: &[(ProcessId, Lies)], chance: &mut Chance, plan: &mut FaultPlan) -> Removals {
     let at_ns = chance.between(30_000, 250_000);
     let count = if config.processes == 5 { chance.between(1, 2) } else { 1 };
@@ -365,7 +367,8 @@ fn draw_removal(config: &Config, liars: &[(ProcessId, Lies)], chance: &mut Chanc
     }
 }
 
-/// Cuts the links between the correct processes of the two sides for some time. Liars reach all processes.
+/// With probability 1/2, cuts the links between the correct processes of the two sides for some time, in both
+/// directions or in one. Liars reach all processes.
 fn cut_sides(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance, plan: &mut FaultPlan) {
     if chance.between(0, 1) == 0 {
         return;
@@ -383,7 +386,7 @@ fn cut_sides(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance,
     }
 }
 
-/// Cuts the two sides from each other repeatedly, and single links between correct processes of any side.
+/// Cuts the two sides from each other up to three times, and single links between correct processes of any side.
 fn cut_more(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance, plan: &mut FaultPlan) {
     for _ in 0..3 {
         let later = plan.len();
@@ -400,7 +403,7 @@ fn cut_more(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance, 
     }
 }
 
-/// Crashes correct processes, at most as many as the fault model permits. Returns their number.
+/// Crashes a random number of correct processes, at most as many as the profile permits. Returns the number.
 fn crash(
     profile: Profile,
     config: &Config,

@@ -8,7 +8,7 @@ use stentor_multicast::{ProcessRole, Topology};
 pub(super) enum Health {
     /// The member has its group's state, or is in its first life.
     Well,
-    /// The member will crash at one of its next posts.
+    /// The member is about to crash, immediately or at one of its next posts.
     Doomed,
     /// The member is down.
     Down,

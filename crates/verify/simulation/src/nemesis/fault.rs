@@ -167,7 +167,7 @@ stentor_fabric_sim::counts! {
         follower_crashes,
         /// Members that crashed at a post, in the middle of a step.
         member_crashes_at_a_post,
-        /// Members that crashed while another member of their group was down or without memory.
+        /// Members that crashed while another member of their group was down, without memory or about to crash.
         double_crashes,
         /// Members that crashed after another leader was named and before one was ready.
         crashes_during_recovery,

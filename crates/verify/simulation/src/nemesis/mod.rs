@@ -1,13 +1,15 @@
 //! The nemesis: faults of processes, links and elections in a run, according to a plan drawn from the seed and limited
 //! by a budget.
 //!
-//! In each group, at most f = ⌊(n − 1)/2⌋ members are down or without memory at once. A fault that would exceed this is
-//! omitted and counted. Partitions, stalls and elections have no budget, because they must never violate a property.
-//! When the faults stop, all links heal, all processes restart, and the election names one final leader of each group.
+//! In each group, at most f = ⌊(n − 1)/2⌋ members are down or without memory at once. A crash that would exceed this is
+//! omitted and counted. Only the losses of memory in profile [`Profile::Forgets`] exceed it. Partitions, stalls and
+//! elections have no budget, because they must never violate a property. When the faults stop, all links heal, all
+//! processes restart except clients whose ids no process takes over, and the election names one final leader of each
+//! group.
 //!
 //! The election reports whatever the nemesis wants. After a crash it names another leader after some time, as a real
 //! election would. It also suspects leaders that are up, names processes that are down, and changes its choice. A
-//! partitioned process receives no election updates.
+//! process that a partition keeps from receiving packets receives no election updates.
 
 mod budget;
 mod elect;
@@ -619,7 +621,8 @@ impl Nemesis {
         }
     }
 
-    /// Records that a client process learnt that it is superseded. The process ends, and the next one follows at once.
+    /// /// Records that a client process learnt that it is superseded. The process ends, and the next one follows 50 µs
+    /// later.
     pub fn superseded(&mut self, now: u64, client: ProcessId) {
         self.note(now, format_args!("{client} is superseded"));
         self.counts.clients_superseded += 1;

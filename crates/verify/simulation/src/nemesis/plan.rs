@@ -105,9 +105,9 @@ pub(super) fn draw(chance: &mut Chance, profile: Profile, topology: &Topology) -
     plan
 }
 
-/// Draws a cut of a client, which stays up, from a group, in profiles in which clients crash. The cut lasts longer than
-/// the leader waits before it asks for missing messages, and longer than a queue pair retries. The client's messages of
-/// this time reach the group through other members, after a gap.
+/// Draws, in some runs of profiles in which clients crash, a cut of a client, which stays up, from a group. The cut
+/// lasts longer than the leader waits before it asks for missing messages, and longer than a queue pair retries. The
+/// client's messages of this time reach the group through other members, after a gap.
 pub(super) fn cut_client(chance: &mut Chance, profile: Profile, topology: &Topology) -> Option<Planned> {
     if profile.weights().client_crash == 0 || chance.between(0, 2) > 0 {
         return None;
@@ -158,7 +158,8 @@ pub(super) fn late_links(chance: &mut Chance, profile: Profile, topology: &Topol
     (0..count).map(cut).collect()
 }
 
-/// Draws stops of members and clients in profile [`Profile::Stops`]. They last for most of the time with faults.
+/// Draws stops of members and clients in profile [`Profile::Stops`]. Each lasts for at least a quarter of the time with
+/// faults.
 pub(super) fn stops(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
     if profile != Profile::Stops {
         return Vec::new();

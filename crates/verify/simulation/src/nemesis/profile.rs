@@ -127,8 +127,8 @@ impl Profile {
         }
     }
 
-    /// Returns the names of the [`NemesisCounts`](super::NemesisCounts) that a simulation run of this profile must
-    /// reach.
+    /// Returns the names of the [`NemesisCounts`](super::NemesisCounts) that must not be 0 after a simulation run of
+    /// this profile.
     #[must_use]
     pub fn claims(self) -> Vec<&'static str> {
         const FAILOVER: [&str; 12] = [

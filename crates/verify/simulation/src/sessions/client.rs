@@ -72,7 +72,7 @@ pub(super) struct ClientActor {
     pub(super) caller: Option<Caller>,
     pub(super) stage: Stage,
     pub(super) chance: Chance,
-    /// The offset of the client's wall clock, in nanoseconds.
+    /// The error of the client's wall clock plus [`SKEW_NS`], in nanoseconds.
     skew_ns: u64,
     /// The largest time of the order in any reply.
     pub(super) order_time: u64,

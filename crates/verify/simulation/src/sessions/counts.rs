@@ -93,7 +93,7 @@ stentor_fabric_sim::counts! {
 }
 
 impl SessionCounts {
-    /// Names of the rare events that a simulation run must reach.
+    /// Names of the rare events that must occur in a simulation run of enough seeds.
     pub(super) const CLAIMS: [&'static str; 25] = [
         "tables_full",
         "sessions_run_out",

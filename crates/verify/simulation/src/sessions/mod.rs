@@ -2,7 +2,8 @@
 //! faults of the multicast's profiles.
 //!
 //! A drawn run ([`run_seed`]) uses a small service and its own clients. [`Service::run`] runs any other [`Machine`]
-//! under any other [`Workload`]. The properties are the same, except for the second half of X9.
+//! under any other [`Workload`]. The properties are the same, but states in answers are judged only in drawn runs:
+//! neither X9 nor the states of reads in X10 are judged for another machine.
 //!
 //! Members apply commands to the service through `Sessions` and send replies by `Answers`, as nodes do. Clients use
 //! `Caller` as the library's client does. They ask for missing replies, renew and widen their session, and write

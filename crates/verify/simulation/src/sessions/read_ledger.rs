@@ -2,7 +2,9 @@
 //!
 //! A read at the leader misses nothing that any member of the group had delivered when the read was sent. It also
 //! misses no delivery of the group up to the time that the read requests, even one that is ordered later. A read after
-//! a command includes that command. Every answer is a state after some delivery of the group.
+//! a command includes that command. A read past a timestamp includes all deliveries of the group up to the timestamp
+//! that some member has made when the answer arrives. Every answer is the state after the delivery that it names, which
+//! is judged if the machine is a [`Tally`](super::tally::Tally).
 
 use std::collections::BTreeMap;
 

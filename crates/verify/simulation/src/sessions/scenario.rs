@@ -136,7 +136,7 @@ impl Scenario {
     }
 
     /// Draws the scenario of a seed for another service. It equals that of [`draw`](Scenario::draw), except for the
-    /// parameters in the shape.
+    /// parameters that depend on the shape, and without drawn reads.
     #[must_use]
     pub fn of_shape(seed: u64, shape: &Shape) -> Self {
         let mut scenario = Scenario::draw(seed);
@@ -162,7 +162,7 @@ impl Scenario {
         scenario
     }
 
-    /// Returns the names of the counts that a simulation run must reach.
+    /// Returns the names of the counts that must not be 0 after a simulation run of enough seeds.
     #[must_use]
     pub fn claims() -> &'static [&'static str] {
         &SessionCounts::CLAIMS
