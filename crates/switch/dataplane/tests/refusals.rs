@@ -119,8 +119,8 @@ fn strangers_and_foreign_operations_are_dropped_or_refused() {
     assert_eq!(bed.all(&dying).1, [Cause::Expired]);
 }
 
-/// Sends arbitrary payloads in valid packets from the right host. Nothing panics, loops end, and only a payload that is
-/// a valid control packet changes a register.
+/// Sends mutated payloads of a control packet in valid packets from the right host. Nothing panics, loops end, and only
+/// a payload that is a valid control packet changes a register.
 #[test]
 fn any_control_payload_is_carried_out_or_changes_nothing() {
     let mut runner = TestRunner::new(Cases::with_cases(4000));

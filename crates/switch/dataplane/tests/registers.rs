@@ -1,4 +1,4 @@
-//! Register cells, and the queries of a session about ranks.
+//! Register cells, and the functions of a session that tell about ranks.
 
 use stentor_switch::registers::{Acked, Arrays, MOST, Member, Notice, Progress, Rank, Session, State};
 

@@ -315,7 +315,7 @@ fn acknowledgements_carry_no_credits() {
     assert_eq!((left[0].psn, left[0].aeth().syndrome.to_byte()), (Psn::new(FIRST + 1), 0b000_11111));
 }
 
-/// With aggregation in rounds the last packet stays unacknowledged although nothing was lost.
+/// With aggregation in rounds the last two of three packets stay unacknowledged although nothing was lost.
 #[test]
 fn rounds_stall_and_the_exact_minimum_does_not() {
     let run = |aggregation| {

@@ -134,8 +134,8 @@ impl Bed {
         self.ready[0].unwrap().gid
     }
 
-    /// Returns a packet that the holder or a receiver might send, but with a stranger's source address, and whether it
-    /// goes to the forward address.
+    /// Returns whether a packet goes to the forward address, and the packet. The holder or a receiver might send it,
+    /// but its source address is a stranger's. Some packets are mutated.
     fn packet(&self, random: &mut SplitMix64, from: SocketAddr) -> (bool, Vec<u8>) {
         let view = self.switch.switch().arrays().view(self.gid()).unwrap();
         let gid = if random.index(4) == 0 { random.word() as u16 } else { self.gid() };
@@ -296,7 +296,7 @@ fn hosts_that_send_garbage_are_disconnected_and_bounded() {
             lines.swap_remove(gone);
         }
         bed.round();
-        // As many sets are kept free as are in use.
+        // At least half of the sets are kept free.
         let sets = bed.switch.show(&bed.settings, None).sets.len();
         assert!(sets <= SETS.div_ceil(2), "{sets} sets");
         most = most.max(sets);

@@ -1,5 +1,5 @@
-//! //! Compiles the Rust code of the book: every block that is marked as Rust in the pages of the root folder, of
-//! `docs/` and of the examples `bank`, `kv` and `lock`.
+//! Compiles the Rust code of the book: every block that is marked as Rust in the pages of the root folder, of `docs/`
+//! and of the examples `bank`, `kv` and `lock`.
 //!
 //! The build script copies the blocks into functions. A comment directly above a block declares the names that the
 //! block uses:

@@ -1,5 +1,5 @@
-//! Several files of one run: the order of a process's lives, and properties that are not judged because a file is
-//! missing.
+//! Several files: the order of a process's lives, properties that are not judged because a file is missing or cut off,
+//! and files of several runs.
 
 use stentor_checker::history::{Told, check_inputs_told};
 use stentor_checker::{Author, Cluster, HistoryWriter, Process, Report, check_inputs};

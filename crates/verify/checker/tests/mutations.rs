@@ -31,7 +31,8 @@ struct Shape {
     batch: usize,
     /// Sort keys that shuffle the order inside a batch.
     keys: Vec<u32>,
-    /// Fates of the third and later members of each group.
+    /// Fates of the last members of each group, which are a minority of the group: the number of deliveries before the
+    /// fate, and the fate.
     fates: Vec<(usize, Fate)>,
 }
 
@@ -83,8 +84,8 @@ fn shapes_of_groups() -> impl Strategy<Value = Shape> {
 fn led_shapes() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.history(&shape.order()).carries().is_empty() {
-            // Group 0 elects before every batch. There are two batches, and the first message of the second one is
-            // addressed to group 0.
+            // Group 0 elects a leader in every batch. There are at least two batches, and the first message of the
+            // second one is addressed to group 0.
             shape.batch = 3;
             shape.messages[3].1 = shape.messages[0].1;
         }
@@ -129,7 +130,7 @@ struct Builder<'a> {
     places: Vec<u64>,
     /// Number of messages that were multicast.
     multicast: usize,
-    /// The message before which each ballot of a group began, by group. It is 0 for the first ballot.
+    /// Number of messages that were multicast before each ballot of a group began, by group.
     ballots: Vec<Vec<usize>>,
 }
 
@@ -152,7 +153,7 @@ impl Shape {
 
     fn to(&self, message: usize) -> GroupSet {
         let groups = self.sizes.len() as u32;
-        // The set is never empty: 0 represents the first group alone, and 2^groups − 2 for all groups.
+        // The set is never empty: 0 represents the first group alone, and 2^groups − 2 represents all groups.
         let bits = self.messages[message].1 % ((1 << groups) - 1) + 1;
         (0..groups as u16).filter(|group| bits >> group & 1 == 1).map(Group).collect()
     }
@@ -218,7 +219,7 @@ impl Builder<'_> {
                 }
             }
             for member in 0..self.members.len() {
-                // Some processes lag behind until the end.
+                // In each batch except the last, some processes lag behind.
                 let lags = (member * 7 + start) % 3 == 0 && end < count;
                 let known = self.members[member].sequence.partition_point(|m| self.places[*m] <= end as u64);
                 self.deliver_up_to(member, if lags { known / 2 } else { known });
@@ -316,7 +317,7 @@ impl Builder<'_> {
                 self.push(process, incarnation, EventKind::Crash);
             }
             Fate::ComesBack { ahead } => {
-                // A snapshot contains nothing that the first member of the group has not delivered yet.
+                // A snapshot contains only what the first member of the group or the process itself has delivered.
                 let first = self.members.iter().find(|m| m.group == self.members[index].group).unwrap().delivered;
                 let member = &mut self.members[index];
                 let from = member.delivered.saturating_add_signed(ahead as isize).min(first.max(member.delivered));
@@ -525,7 +526,8 @@ proptest! {
         shape in led_shapes(), which in any::<Index>(), by_time in any::<bool>()
     ) {
         let mut history = shape.history(&shape.order());
-        // Every carried message was decided under the previous ballot, at some process.
+        // A process may have delivered the carried message under the previous ballot. One delivery is changed to this
+        // ballot, which violates nothing.
         let carry = *which.get(&history.carries());
         let EventKind::Carry { m, group, ballot } = carry.kind else { unreachable!() };
         let before = history.events.iter().find_map(|event| match event.kind {
@@ -601,7 +603,7 @@ proptest! {
         let (after, last) = (later(at), last(at));
         let EventKind::Recover { from } = &mut history.events[at].kind else { unreachable!() };
         match what {
-            // A hole or a repeat, or a state that no member has.
+            // A repeat of deliveries that are in the state, or a state that no member has.
             0 => *from += off.max(if after.is_empty() { last - *from + 1 } else { 0 }),
             // A repeat of a delivery in the state, under the next number, which no other member contradicts.
             1 => {

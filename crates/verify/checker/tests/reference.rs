@@ -106,7 +106,8 @@ impl Run {
         self.messages[message].to.contains(&self.groups[process])
     }
 
-    /// Returns for `[a][b]` the smallest number of processes that order a before b, or 0 if none do.
+    /// Returns for `[a][b]` the number of steps of the shortest chain of messages from a to b, or 0 if there is none.
+    /// In each step, some process delivers a message and later the next one.
     fn closure(&self) -> Vec<Vec<usize>> {
         let count = self.messages.len();
         let mut steps = vec![vec![0; count]; count];

@@ -72,7 +72,7 @@ fn a_violation_among_many_deliveries_is_shown_in_seconds() {
     let mut checker = Checker::new(cluster());
     let mut late = None;
     let swapped = |deliver: &Deliver| (60_000..90_000).contains(&deliver.m.sequence);
-    // One process delivers a third of all messages with neighbours swapped.
+    // One process delivers almost a third of its messages with neighbours swapped.
     events(100_000, |event| match (event.kind, late.take()) {
         (EventKind::Deliver(deliver), None) if event.process == Process(0) && swapped(&deliver) => late = Some(deliver),
         (EventKind::Deliver(deliver), Some(first)) if event.process == Process(0) => {

@@ -11,7 +11,7 @@ use crate::{WARM_UP, counted_if};
 /// The end of the connection whose calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// /// The end that writes. Its calls of `begin` and `hand_over` and its steps are counted.
+    /// The end that writes. Its calls of `begin` and `hand_over` and its steps are counted.
     Writer,
     /// The end that reads. Its steps and its reads are counted.
     Reader,

@@ -19,8 +19,8 @@ pub enum Sets {
 /// One in `WITH_SETS` runs uses fan-out sets.
 const WITH_SETS: u64 = 4;
 
-/// /// Names of the [`SetCounts`](stentor_fabric_sim::SetCounts) that must not be 0 after a simulation run of enough
-/// seeds, unless fan-out sets are off.
+/// Names of the [`SetCounts`](stentor_fabric_sim::SetCounts) that must not be 0 after a simulation run of enough seeds,
+/// unless fan-out sets are off.
 pub(crate) const CLAIMS: [&str; 6] =
     ["set_lives", "set_breaks", "set_copies", "unfinished_set_writes", "partial_set_writes", "late_copies"];
 

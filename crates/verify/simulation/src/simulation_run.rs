@@ -36,15 +36,15 @@ pub struct SimulationRun {
 pub struct Violation {
     /// The seed.
     pub seed: u64,
-    /// /// The names of the violated properties, sorted. The text of the counter-example begins with the one that it
+    /// The names of the violated properties, sorted. The text of the counter-example begins with the one that it
     /// violates.
     pub properties: Vec<&'static str>,
     /// The smallest counter-example, as text.
     pub counter_example: String,
 }
 
-/// /// The result of a simulation run. For the same seeds, all fields except the wall time are equal on any machine.
-/// With [`SimulationRun::until`], the number of seeds that are run depends on the threads.
+/// The result of a simulation run. For the same seeds, all fields except the wall time are equal on any machine. With
+/// [`SimulationRun::until`], the number of seeds that are run depends on the threads.
 #[derive(Clone, Debug, Default)]
 pub struct SimulationReport {
     /// Seeds that were run.

@@ -2,7 +2,7 @@
 
 use stentor_multicast::{GivenUp, TransferOutcome, TransferReport, TransferRole};
 
-/// /// The names of the counts that must not be 0 after a simulation run of enough seeds.
+/// The names of the counts that must not be 0 after a simulation run of enough seeds.
 pub(crate) const CLAIMS: [&str; 4] =
     ["transfers_complete", "transfers_resumed", "transfers_abandoned", "transfers_of_old_leaders"];
 

@@ -92,7 +92,7 @@ fn new_owner_of_a_client_id_never_reuses_a_message_id() {
 
 #[test]
 fn client_id_with_many_unread_messages_is_taken_over() {
-    // A member processes fewer messages per step, and most messages are unread when the client dies.
+    // All messages are unread when the client dies. They are more than a member processes in one step.
     let mut bed = Bed::new(&[1], 1, limits(256, 64, 65536), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
     bed.world.inject(0, Fault::Stall { process: ProcessId(0), for_ns: 2 * RECONNECTED_NS });

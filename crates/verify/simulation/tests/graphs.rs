@@ -1,5 +1,5 @@
-//! Partial connectivity of members that run the whole protocol: hub, chain, ring and one-way graphs of three and five
-//! members.
+//! Partial connectivity of members that run the whole protocol, such as hub, chain, ring and one-way graphs of three
+//! and five members, and false reports of deaths.
 
 use stentor_election::Mutant;
 use stentor_simulation::graphs::{

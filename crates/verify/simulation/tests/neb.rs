@@ -33,8 +33,8 @@ fn properties_hold_if_all_write_by_fan_out_sets() {
     }
 }
 
-/// Combines the smallest windows, little patience, fan-out sets that break all the time, and late copies. In every
-/// slot, writes by fan-out set then meet writes to single receivers.
+/// Combines the smallest windows, little patience, fan-out sets that break all the time, and late copies. Writes by
+/// fan-out set and writes to single receivers then meet in the same slots.
 #[test]
 fn properties_hold_if_fan_out_sets_break_all_the_time() {
     let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);

@@ -1,4 +1,4 @@
-//! Mutants that show only under failures, found by their names.
+//! Mutants that show only under failures. Each is found by the property that it breaks.
 #![cfg(feature = "plants")]
 
 use stentor_simulation::{Mutant, Profile, Record, Sets, SimulationRun};

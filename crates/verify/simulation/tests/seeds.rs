@@ -68,8 +68,8 @@ fn a_seed_in_which_a_state_was_delivered_twice_in_part_holds() {
     hold(104_472_433..104_472_434, Profile::Rejoins, Sets::Drawn);
 }
 
-/// A client reached some members only after a long time. Its messages were beyond their windows, so no member held
-/// them.
+/// A client reached some members only after a long time. Its messages were beyond their windows, so these members did
+/// not hold them.
 #[test]
 fn seeds_in_which_a_majority_refused_a_message_counted_as_held_hold() {
     for seed in [104_473_825, 104_476_214, 104_476_775] {
@@ -92,7 +92,8 @@ fn final_times_are_right_on_hosts_whose_clocks_are_not() {
     assert_eq!(report.unseen_claims(Profile::Clocks, Sets::Never), Vec::<&str>::new());
 }
 
-/// Each seed once violated a property, and has taken another course since. The names of the lists are the causes.
+/// Each seed once violated a property. The protocol has changed since then, so a seed leads to another run today. The
+/// names of the lists are the causes of the violations.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn seeds_that_broke_under_all_failures_hold() {

@@ -22,7 +22,7 @@ struct Walk {
     out: Outbox,
     rng: SimRng,
     setup: Setup,
-    /// Number of packets addressed to each host.
+    /// Number of data packets addressed to each host.
     meant: [u64; HOSTS as usize],
     /// The distinct pairs of a sender and a subset.
     distinct: std::collections::BTreeSet<(u8, u32)>,

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use stentor_wire::IpPacket;
 
-/// Opcodes that a capture must contain: SEND and WRITE of one and of several packets, with and without an immediate,
-/// and acknowledgements.
+/// Opcodes that a capture must contain: SEND with an immediate and WRITE with and without one, each of one and of
+/// several packets, and acknowledgements.
 const OPCODES: [u8; 11] = [0x00, 0x01, 0x03, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x11];
 
 /// Wireshark's verdict on a packet.

@@ -23,7 +23,7 @@ pub(crate) struct Bed {
     next: u64,
 }
 
-/// Returns an address of a test's own loopback network, which its second and third number select.
+/// Returns an address of the loopback network 127.210.`network`.0. Each test has its own network.
 pub(crate) fn address(network: u8, last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 210, network, last)
 }
@@ -90,7 +90,7 @@ impl Bed {
         self.run(self.next)
     }
 
-    /// Runs until nothing is in flight.
+    /// Runs for so many rounds that nothing is in flight afterwards.
     pub(crate) fn rest(&mut self) {
         let ranks = self.ranks();
         for _ in 0..2000 {

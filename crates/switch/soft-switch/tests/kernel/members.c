@@ -1,9 +1,9 @@
 // Hosts of a switch's set whose queue pairs are those of the kernel's Soft-RoCE: the other side of ../kernel.rs. Runs
 // in the guest, is built by run.sh, and needs only libibverbs.
 //
-// Usage: members DEVICE GID_INDEX PORT COUNT. Waits for one connection and creates COUNT hosts with the ranks 1 to
-// COUNT, each with one queue pair that sends and one that receives. Prints "SQPN SPSN RQPN RPSN RKEY VA" for each. Then
-// it reads commands and answers each with "ok" or the error:
+// Usage: members DEVICE GID_INDEX PORT COUNT. Creates COUNT hosts with the ranks 1 to COUNT, each with one queue pair
+// that sends and one that receives. Waits for one connection and sends "SQPN SPSN RQPN RPSN RKEY VA" for each host.
+// Then it reads commands from the connection and answers each with "ok" or the error:
 //
 //   connect GID FORWARD BACKWARD                     connects all queue pairs to the set at the switch
 //   link|release|query RANK N [RANK RKEY BASE]...    sends a control packet of a rank, and waits for the acknowledgement

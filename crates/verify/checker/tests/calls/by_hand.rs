@@ -119,8 +119,8 @@ fn a_lost_write_is_shown_with_the_read_that_misses_it() {
     );
 }
 
-/// The example of independent sessions: a to g2, then b to g0, while c1 and c2 connect the groups in the opposite
-/// direction.
+/// Returns the example of independent sessions: call 0 to g2, then call 1 to g0, while calls 2 and 3 connect the groups
+/// in the opposite direction. `session_of_b` is the session of call 1.
 fn strangers(session_of_b: u64) -> [Call; 4] {
     [
         call(0, (10, 20), "2", "add 0 1", "2"),
@@ -349,7 +349,7 @@ fn a_read_from_the_future_is_a_cycle() {
     );
 }
 
-/// Every order of the commands leads to another state, and no state matches the read.
+/// Different orders of the commands lead to different states, and the search finds none that matches the read.
 #[test]
 fn a_search_that_is_too_hard_is_abandoned() {
     let mut calls: Vec<Call> =

@@ -317,13 +317,14 @@ fn agree(seeds: Range<u64>) {
     assert!(rules.len() >= 6, "{rules:?}");
 }
 
-/// Returns whether positions are part of the calls themselves, not only of their answers.
+/// Returns whether a call is a stale read or has observed a position. Another rule than [`Rule::Position`] may then
+/// report a contradiction of positions.
 fn is_about_positions(calls: &[Call]) -> bool {
     calls.iter().any(|call| matches!(call.kind, Kind::After(_)) || !call.observed.is_empty() || is_stale(call))
 }
 
-/// Returns whether the calls of a counter-example contradict whatever the other calls did. For this, all other calls
-/// become calls of unknown outcome, but the observations of their sessions remain.
+/// Returns whether the calls of a counter-example contradict whatever the other calls did. For this, the outcome of all
+/// other calls becomes unknown. The observations that commands carry still count, and those that reads carry do not.
 fn is_enough(calls: &[Call], example: &[usize]) -> bool {
     let mut weaker = calls.to_vec();
     for (index, call) in weaker.iter_mut().enumerate() {

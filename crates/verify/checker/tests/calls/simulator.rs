@@ -11,11 +11,11 @@ use crate::service::{KEYS, Service};
 
 type State = [i64; KEYS];
 
-/// A fault that is injected once in a history.
+/// A fault that is injected once in a history. [`Fault::Session`] is injected into all calls of a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     None,
-    /// A read at the leader is answered from a state that lacks answered commands.
+    /// A read at the leader is answered from a state that lacks applied commands.
     StaleRead,
     /// A command is answered but has no effect.
     LostWrite,
@@ -27,8 +27,7 @@ pub(crate) enum Fault {
     Cycle,
     /// A command to several groups is answered by all of them but takes effect in only one.
     Torn,
-    /// A read is answered from a prefix without the requested position, or with commands that were submitted after its
-    /// answer.
+    /// A read after a position is answered from a prefix that lacks commands up to this position.
     Prefix,
 }
 
@@ -128,7 +127,8 @@ impl Simulator {
         self.pending.iter().any(|pending| pending.call == call && !pending.lost)
     }
 
-    /// Returns whether to inject the fault here: only if it is the configured one, and with some probability.
+    /// Returns whether to inject the fault here: only if it is the configured one and was not injected yet, and with
+    /// some probability.
     fn plant(&mut self, fault: Fault) -> bool {
         let plant = self.config.fault == fault && !self.planted && self.random.percent(30);
         self.planted |= plant;

@@ -621,7 +621,7 @@ impl Nemesis {
         }
     }
 
-    /// /// Records that a client process learnt that it is superseded. The process ends, and the next one follows 50 µs
+    /// Records that a client process learnt that it is superseded. The process ends, and the next one follows 50 µs
     /// later.
     pub fn superseded(&mut self, now: u64, client: ProcessId) {
         self.note(now, format_args!("{client} is superseded"));

@@ -9,8 +9,8 @@ use crate::chance::Chance;
 /// The calls of the clients of a run, in sequence. A workload outlives the clients' processes, like data that a program
 /// stores.
 pub trait Workload {
-    /// /// Decides what a client does next. The chosen call begins when there is room for it. If the process of the
-    /// client ends before that, a later process calls `next` again.
+    /// Decides what a client does next. The chosen call begins when there is room for it. If the process of the client
+    /// ends before that, a later process calls `next` again.
     fn next(&mut self, turn: &mut Turn<'_>) -> Next;
 
     /// Returns whether the chosen call of a client is a query. `token` is the token that the call will have.
@@ -68,7 +68,7 @@ pub enum Next {
     /// The client reads at a group, outside the order. A read at the leader includes all commands that the client has
     /// observed, whatever time the read names.
     Read(GroupId, ReadGuarantee),
-    /// /// The client has nothing to do now. [`Workload::next`] is called again at the client's next step.
+    /// The client has nothing to do now. [`Workload::next`] is called again at the client's next step.
     Later,
     /// The client waits for this time, in nanoseconds. Then [`Workload::next`] is called again.
     Wait(u64),

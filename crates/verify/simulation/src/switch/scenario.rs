@@ -94,7 +94,7 @@ impl Scenario {
         Scenario { hosts, receivers, senders, programs, trouble, setup, aggregation, check_data, safety_steps, mutant }
     }
 
-    /// /// Returns the names of the counts that must not be 0 after a simulation run of enough seeds.
+    /// Returns the names of the counts that must not be 0 after a simulation run of enough seeds.
     #[must_use]
     pub fn claims() -> &'static [&'static str] {
         &[

@@ -419,9 +419,9 @@ impl World {
         self.watch.looped(passes, copies, if control { n.max(linked) } else { n }, control);
     }
 
-    /// /// Recreates the set after its loss, as the control plane does: with new numbers of queue pairs and a new
-    /// number of the set. A host with unfinished requests first links its previous members again, unless its next
-    /// request is a LINK.
+    /// Recreates the set after its loss, as the control plane does: with new numbers of queue pairs and a new number of
+    /// the set. A host with unfinished requests first links its previous members again, unless its next request is a
+    /// LINK.
     ///
     /// # Errors
     /// Returns a [`CreateError`], which does not occur with the hosts of a world.

@@ -193,7 +193,8 @@ impl Model for Search {
 }
 
 impl Search {
-    /// Returns whether work is left although no step is possible, or a sender gave up.
+    /// Returns whether work is left although no packet is in flight, no timer may expire and no receive is missing, or
+    /// although every host is done or gave up.
     fn is_stuck(&self, state: &State) -> bool {
         let world = &state.world;
         let gave_up = world.is_over() && world.unfinished().is_some();

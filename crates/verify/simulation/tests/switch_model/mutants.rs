@@ -66,8 +66,8 @@ fn hazards_are_found() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// Aggregation by round bitmap is a variant, not a mutant. The same search shows its weakness: it needs timeouts
-/// without a loss.
+/// Aggregation by round bitmap is a variant, not a mutant. A search shows its weakness: it needs timeouts without a
+/// loss.
 #[test]
 fn rounds_need_timeouts_without_a_loss() {
     let programs = vec![vec![link(&[1, 2]), write(1), send(), send()], vec![], vec![]];
