@@ -130,6 +130,7 @@ pub mod runtime;
 pub mod sim;
 mod state_machine;
 mod timers;
+mod wake;
 
 pub use broadcast::{Broadcast, BroadcastBuilder, BroadcastError, BroadcastErrorKind, Heard, NotSent};
 #[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]

@@ -64,7 +64,7 @@ impl Reactor {
             for event in events.drain(..) {
                 let data = event.data;
                 let waker = self.waiting().remove(&data.u64());
-                waker.into_iter().for_each(Waker::wake);
+                waker.into_iter().for_each(crate::wake::wake);
             }
         }
     }

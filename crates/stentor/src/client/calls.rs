@@ -36,8 +36,8 @@ use stentor_session as session;
 
 use super::keeper::Keeper;
 use super::mail::Mail;
-use super::wake::wake;
 use super::{Ask, CallError, Consistency, Groups, Refused, Session, Ticket, Why};
+use crate::wake::wake;
 use crate::{Group, Position};
 
 /// The client accepts calls.

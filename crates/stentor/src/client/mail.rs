@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::notifications::{Inbox, Notification};
-use super::wake::wake;
+use crate::wake::wake;
 
 /// The notifications of a [`Client`](super::Client), shared by its serving thread and the receiver.
 #[derive(Debug, Default)]

@@ -29,7 +29,6 @@ mod random;
 mod receiver;
 mod serve;
 mod session;
-mod wake;
 #[cfg_attr(
     not(feature = "unstable-core"),
     allow(unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it")

@@ -298,7 +298,7 @@ impl<S: StateMachine> SimCluster<S> {
         Box::new(move |group| {
             let (machine, compare) = (Some(machine(Group(group))), compare.clone());
             let lent = Lent::new(S::VERSION);
-            Box::new(Hosted { machine, lent, group, compare, most_reply, wrongs: wrongs.clone() })
+            Box::new(Hosted { machine, lent, is_due: false, group, compare, most_reply, wrongs: wrongs.clone() })
         })
     }
 

@@ -19,6 +19,8 @@ pub(super) type Compare<S> = Rc<dyn Fn(&S) -> Vec<u8>>;
 pub(super) struct Hosted<S> {
     pub(super) machine: Option<S>,
     pub(super) lent: Lent,
+    /// `true` if timers are due at the present position.
+    pub(super) is_due: bool,
     pub(super) group: GroupId,
     /// Function that returns the compared bytes; `None`: the frozen value is compared.
     pub(super) compare: Option<Compare<S>>,
@@ -78,8 +80,13 @@ impl<S: StateMachine> Machine for Hosted<S> {
         self.run("session_ended", |machine, lent| in_context(at, lent, |at| machine.session_ended(at, ended)));
     }
 
+    fn begin(&mut self, at: &Place<'_>) {
+        // As in a node: a timer that the end of a session sets here is not due here, unless another one is.
+        self.is_due = self.lent.timers.get().begin(at.timestamp.time);
+    }
+
     fn fire_timers(&mut self, at: &Place<'_>) {
-        if !self.lent.timers.get().begin(at.timestamp.time) {
+        if !std::mem::take(&mut self.is_due) {
             return;
         }
         while let Some(timer) = self.lent.timers.get().fire() {

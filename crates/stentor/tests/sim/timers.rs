@@ -150,3 +150,55 @@ fn a_diverging_restored_member_is_found() {
     let property = found.failure().expect("a seed that failed").property();
     assert!(matches!(property, SimProperty::Calls | SimProperty::States), "{property:?}");
 }
+
+/// A machine that sets a timer for the present time when a session ends, and replies with the number of ends and of
+/// timers.
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    ended: u64,
+    fired: u64,
+}
+
+impl StateMachine for Ends {
+    type Frozen = Ends;
+
+    fn apply(&mut self, _: &Context<'_>, _: &[u8], reply: &mut Reply) {
+        reply.extend(&[self.ended.to_le_bytes(), self.fired.to_le_bytes()].concat());
+    }
+
+    fn session_ended(&mut self, at: &Context<'_>, _: SessionId) {
+        self.ended += 1;
+        at.set_timer(at.time(), self.ended);
+    }
+
+    fn timer(&mut self, _: &Context<'_>, _: u64) {
+        self.fired += 1;
+    }
+
+    fn freeze(&self) -> Ends {
+        *self
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        for number in [&mut self.ended, &mut self.fired] {
+            let mut bytes = [0; 8];
+            from.read_exact(&mut bytes)?;
+            *number = u64::from_le_bytes(bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Frozen for Ends {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        [self.ended, self.fired].iter().try_for_each(|number| out.write_all(&number.to_le_bytes()))
+    }
+}
+
+#[test]
+fn timers_set_by_the_end_of_a_session_fire_where_the_model_fires_them() {
+    let script = |_| |turn: &mut Turn<'_>| Next::call(turn.groups()[0], "");
+    let report = SimCluster::new(Ends::default, script).clients(3).run(0..300).unwrap();
+    println!("{report}");
+    assert!(report.count("answered") > 3000, "{report}");
+}

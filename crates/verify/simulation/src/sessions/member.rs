@@ -260,6 +260,7 @@ impl App<'_> {
         let place =
             Place { token: 0, group: *group, groups: &groups, timestamp, number, client: sender, session: None };
         let mut service = Served { machine: &mut **machine, at: place, done };
+        service.machine.begin(&place);
         sessions.expire(timestamp.time, &mut service);
         service.fire_timers();
         if sender.is_none() {
