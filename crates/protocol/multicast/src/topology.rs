@@ -73,8 +73,9 @@ impl Topology {
             next += members;
         }
         // The client ids of the groups' own entries, two per group, follow those of the clients.
-        if (next + usize::from(clients)).max(usize::from(clients) + 2 * group_sizes.len()) > usize::from(u16::MAX) {
-            return Err(TopologyError::Processes(next + usize::from(clients)));
+        let most = usize::from(clients) + next.max(2 * group_sizes.len());
+        if most > usize::from(u16::MAX) {
+            return Err(TopologyError::Processes(most));
         }
         let groups =
             (0..=u8::MAX).zip(group_sizes).flat_map(|(group, &size)| std::iter::repeat_n(group, size)).collect();

@@ -13,7 +13,7 @@ pub(super) fn limits() -> Finding {
     with_memory(finding(Path::new("/sys/fs/cgroup"), &groups), Room::here().quota)
 }
 
-/// Replaces a finding without a memory limit by the memory limit of control groups of version 1, if there is one. They
+/// Adds the memory limit of control groups of version 1, if there is one and the finding has no memory limit. These groups
 /// have a separate tree for memory, even beside version 2.
 fn with_memory(found: Finding, quota: Option<Quota>) -> Finding {
     let told = found.detail.contains("memory ");
@@ -21,7 +21,10 @@ fn with_memory(found: Finding, quota: Option<Quota>) -> Finding {
         None => found,
         Some(Quota { limit, left, file }) => {
             let (limit, left, file) = (bytes(limit), bytes(left), file.display());
-            Finding::info(found.what, format!("memory {limit}, of which {left} are left ({file})"), RAISE)
+            let memory = format!("memory {limit}, of which {left} are left ({file})");
+            let has_limits = found.remedy.as_deref() == Some(RAISE);
+            let others = if has_limits { format!(", {}", found.detail) } else { String::new() };
+            Finding::info(found.what, memory + &others, RAISE)
         }
     }
 }
@@ -107,6 +110,8 @@ mod tests {
         assert_eq!(with_memory(none(), None), none());
         let second = Finding::info("container limits", "memory 8.0 GiB", RAISE);
         assert_eq!(with_memory(second.clone(), quota()), second);
+        let tasks = with_memory(Finding::info("container limits", "512 tasks", RAISE), quota());
+        assert!(tasks.detail.starts_with("memory 64.0 MiB") && tasks.detail.ends_with("), 512 tasks"), "{tasks:?}");
     }
 
     #[test]
