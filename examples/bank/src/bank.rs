@@ -10,8 +10,8 @@ use crate::{Command, Ledger, Query, Refusal, Side, TransferId, Verdict};
 /// Upper bound of the encoded size of a leg in an answer, in bytes.
 const LEG_BYTES: usize = 300;
 
-/// A [`Ledger`] that [`Command`]s change and that answers [`Query`]s. A frozen copy shares the ledger. The next command
-/// that changes the ledger copies it first.
+/// A [`Ledger`] that [`Command`]s change and that answers [`Query`]s. A frozen copy shares the ledger. While it exists,
+/// the next command copies the ledger first.
 #[derive(Clone, Debug, Default)]
 pub struct Bank(Arc<Ledger>);
 

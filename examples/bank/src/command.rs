@@ -84,7 +84,8 @@ pub enum Command {
     /// Begins a transfer between two groups. The client sends this command to both groups. The client assigns the
     /// number, which differs for each transfer of its session.
     Reserve(u64, Order),
-    /// Ends a transfer that one group holds and the other one expects. The client sends this command to both groups.
+    /// Settles a transfer whose amount one group holds and the other one expects. The client sends this command to both
+    /// groups.
     Settle(TransferId),
     /// Cancels a transfer. The client sends this command to both groups.
     Cancel(TransferId),
@@ -99,8 +100,8 @@ pub enum Query {
     Balance(Account),
     /// The group's leg of a transfer that is not closed.
     Leg(TransferId),
-    /// The transfers that are not closed and whose names follow the given one, ordered by name. The reply has as many
-    /// of them as fit.
+    /// The transfers that are not closed and whose names follow the given one, ordered by name. The reply lists as many
+    /// of them as surely fit.
     Legs(Option<TransferId>),
 }
 
@@ -172,8 +173,8 @@ impl fmt::Display for Refusal {
 /// A reply to a command, or an answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The command has been carried out, and the account now has this balance. After [`Command::Pay`] it is the payer's
-    /// balance.
+    /// The balance of the account: the answer to [`Query::Balance`], or the balance after the command. After
+    /// [`Command::Pay`] it is the payer's balance.
     Balance(u64),
     /// The payer's group holds the amount.
     Held,
@@ -183,9 +184,9 @@ pub enum Verdict {
     Settled,
     /// The group has cancelled its part of a transfer.
     Cancelled,
-    /// The group does not have the transfer any more, because another process has closed it.
+    /// The group has no leg of the transfer. Normally an earlier command has closed the transfer.
     Closed,
-    /// The group has refused the command.
+    /// The group has refused the command or the query.
     Refused(Refusal),
     /// The answer to [`Query::Totals`].
     Totals(Totals),

@@ -25,7 +25,7 @@ const MEMBERS: u8 = 3;
 const ACCOUNTS: u64 = 4;
 /// Initial balance of each account.
 const AMOUNT: u64 = 1000;
-/// Time after which a wait counts as a hang. Every step of the demonstration takes less.
+/// Time after which a wait counts as a hang. With the default arguments, every step of the demonstration takes less.
 const LONG: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(2);
 /// Pause between two cuts. An auditor that reads without a pause takes processor time from the transfers.
@@ -210,7 +210,7 @@ impl Tellers {
         }
     }
 
-    /// Kills a client that has not ended, and restarts it.
+    /// Kills a client that has not ended, if there is one, and restarts it.
     fn kill_one(&mut self, starter: &Starter) -> Result<()> {
         for (words, teller) in &mut self.0 {
             if !teller.has_ended()? {
@@ -255,7 +255,7 @@ struct Seen {
     wrong: Vec<String>,
 }
 
-/// A thread that reads and checks cuts until [`end`](Auditor::end) is called.
+/// A thread that reads and checks cuts until [`end`](Auditor::end) is called or a read fails.
 struct Auditor {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<Seen, TellerError>>,

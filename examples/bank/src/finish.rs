@@ -13,18 +13,20 @@ use crate::{Command, Leg, Query, Side, TransferId, Verdict};
 pub struct Finished {
     /// Number of settled transfers, whose money went to the payee.
     pub settled: u64,
-    /// Number of cancelled transfers, whose money went back to the payer.
+    /// Number of cancelled transfers. The amount, if it was held, went back to the payer.
     pub cancelled: u64,
 }
 
 /// Ends all transfers that were reserved at least `age` ago. Settles a transfer if the payer's group holds the amount
 /// and the payee's group expects it, and cancels it otherwise. If `cancels` is set, cancels all of them.
 ///
-/// The decision of a group about a transfer does not change while the transfer is open. So the groups may be asked one
-/// after the other. If the transfer's client is only slow, it receives [`Verdict::Closed`].
+/// The decision of a group about a transfer does not change while the transfer is open. So it does not matter that the
+/// command reaches the groups later than the query. If the transfer's client is only slow, it receives
+/// [`Verdict::Closed`].
 ///
 /// # Errors
-/// Returns an error if a group does not answer. Transfers that were ended before the error stay ended.
+/// Returns an error if a group does not answer, or if a reply is invalid. Transfers that were ended before the error
+/// stay ended.
 pub fn finish_old(client: &Client, groups: &[Group], age: Duration, cancels: bool) -> Result<Finished, TellerError> {
     let mut finished = Finished::default();
     for group in groups {
@@ -42,7 +44,7 @@ pub fn finish_old(client: &Client, groups: &[Group], age: Duration, cancels: boo
                     match end(client, groups, id, leg, cancels)? {
                         Verdict::Settled => finished.settled += 1,
                         Verdict::Cancelled => finished.cancelled += 1,
-                        // The transfer's client has closed it first.
+                        // Another process has closed the transfer first.
                         _ => {}
                     }
                 }

@@ -34,7 +34,8 @@ impl Journal {
         Journal(Some(path.as_ref().to_owned()))
     }
 
-    /// Returns a journal without a file. If the teller dies, [`finish_old`](crate::finish_old) ends its transfer.
+    /// Returns a journal without a file. If the teller dies, [`finish_old`](crate::finish_old) can end its transfer
+    /// between two groups.
     #[must_use]
     pub fn none() -> Journal {
         Journal(None)

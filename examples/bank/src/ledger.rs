@@ -54,7 +54,7 @@ impl Ledger {
     /// Pays money out, and returns the new balance.
     ///
     /// # Errors
-    /// Returns an error if there is no such account, or its balance is below the amount.
+    /// Returns an error if there is no such account, its balance is below the amount, or the amount is 0.
     pub fn withdraw(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
         let balance = self.debit(account, amount)?;
         // This sum cannot overflow: it is at most the sum of the deposits in all groups.
@@ -65,7 +65,8 @@ impl Ledger {
     /// Transfers between two accounts of this group, and returns the new balance of the payer.
     ///
     /// # Errors
-    /// Returns an error if one of the accounts is not in this group, or the payer's balance is below the amount.
+    /// Returns an error if one of the accounts is not in this group, the payer's balance is below the amount, or the
+    /// amount is 0.
     pub fn pay(&mut self, order: Order) -> Result<u64, Refusal> {
         if !self.accounts.contains_key(&order.to) {
             return Err(Refusal::NoAccount(order.to));
@@ -78,8 +79,9 @@ impl Ledger {
     /// Creates the leg of a transfer between two groups.
     ///
     /// # Errors
-    /// Returns an error if there is already a leg with this name. In that case nothing changes in either group, because
-    /// both groups have legs for the same transfers.
+    /// Returns an error if there is already a leg with this name. In that case this group does not change. Clients give
+    /// each transfer of a session another number. Otherwise one group could refuse the name while the other one accepts
+    /// it.
     pub fn reserve(&mut self, id: TransferId, number: u64, order: Order, since: u64) -> Result<Side, Refusal> {
         if self.legs.contains_key(&id) {
             return Err(Refusal::NumberInUse(number));

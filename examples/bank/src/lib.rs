@@ -9,8 +9,8 @@
 //! commands, each to both groups:
 //!
 //! 1. [`Command::Reserve`]: the payer's group takes the amount out of the account and **holds** it, or refuses. The
-//!    payee's group notes that it **expects** the amount, or refuses because it has no such account. Each group keeps a
-//!    [`Leg`] for the transfer, even if it refuses.
+//!    payee's group notes that it **expects** the amount, or refuses, for example because it has no such account. Each
+//!    group keeps a [`Leg`] for the transfer, even if it refuses.
 //! 2. If one group replied [`Verdict::Held`] and the other one [`Verdict::Expected`], the client sends
 //!    [`Command::Settle`]: the first group drops the held amount, and the second group credits it. Otherwise the client
 //!    sends [`Command::Cancel`]: the held amount goes back to its account. Both commands remove the legs.
@@ -36,9 +36,9 @@
 //!
 //! # Trust in clients
 //! The payee's group cannot know what the payer's group replied. A client that settles a refused transfer creates
-//! money. [`Transfer`] is the only place that makes this decision, for tellers and for simulated clients. If clients
-//! are not trusted, a server that is a member of a group would run the transfers for them (`Node::client` of the crate
-//! `stentor`).
+//! money. Only [`Transfer`] and [`finish_old`] make this decision; tellers and simulated clients use [`Transfer`]. If
+//! clients are not trusted, a server that is a member of a group would run the transfers for them (`Node::client` of
+//! the crate `stentor`).
 #![forbid(unsafe_code)]
 
 mod account;

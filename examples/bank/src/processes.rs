@@ -1,4 +1,4 @@
-//! The child processes of a demonstration. Only these processes are killed.
+//! The child processes of a demonstration. The demonstration kills no other processes.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Maximum time that a process may take to end after a request.
+/// Maximum time that a process may take to end after its standard input is closed.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 

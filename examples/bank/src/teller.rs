@@ -1,4 +1,4 @@
-//! A client that transfers money. A transfer survives the death of its client process.
+//! A client that transfers money. With a journal in a file, a transfer survives the death of its client process.
 
 use std::io;
 use std::thread;
@@ -26,10 +26,11 @@ pub struct Counts {
     pub done: u64,
     /// Transfers that were refused.
     pub refused: u64,
-    /// Commands whose outcome was found out later. It was unknown at first because a wait timed out or a process died.
+    /// Commands whose outcome was found out later. It was unknown at first, for example because a wait timed out or a
+    /// process died.
     pub resolved: u64,
-    /// Transfers whose outcome this teller cannot know: its session has ended, or another process has closed them.
-    /// Transfers that began and are not closed are in flight: see [`finish_old`](crate::finish_old).
+    /// Transfers whose outcome this teller cannot know, for example because its session has ended or another process
+    /// has closed them. Those that are still open are in flight: see [`finish_old`](crate::finish_old).
     pub given_up: u64,
 }
 
@@ -44,8 +45,8 @@ impl Counts {
 /// A client that transfers money.
 ///
 /// The teller records each step in its journal before it sends the command. Its next process takes over the session,
-/// asks for the outcome of the command, and ends the transfer. So each order that was begun is either carried out once
-/// or refused.
+/// asks for the outcome of the command, and ends the transfer. So each order that was begun is carried out at most
+/// once. If the outcome cannot be found out, the teller counts the transfer in [`given_up`](Counts::given_up).
 #[derive(Debug)]
 pub struct Teller {
     client: Client,
@@ -85,7 +86,8 @@ impl Teller {
     /// under way.
     ///
     /// # Errors
-    /// Returns an error if the groups cannot be reached, or the journal cannot be read.
+    /// Returns an error if the cluster has no groups, the groups cannot be reached, or the journal cannot be read or
+    /// written.
     pub fn open(cluster: &Cluster, journal: Journal) -> Result<Teller, TellerError> {
         let entry = journal.read().map_err(|error| TellerError::Journal { place: journal.place(), error })?;
         let groups: Vec<Group> = cluster.groups().collect();
@@ -111,11 +113,12 @@ impl Teller {
         self.entry.counts
     }
 
-    /// Transfers money. Returns `None` if it is unknown whether the transfer began, because the session has ended.
+    /// Transfers money. Returns `None` if it is unknown whether the transfer was carried out or began, for example
+    /// because the session has ended.
     ///
     /// # Errors
-    /// Returns an error if the groups do not answer, or the journal cannot be written. The next process with this
-    /// journal ends the transfer.
+    /// Returns an error if the groups do not answer, or the journal cannot be written. The next call, or the next
+    /// process with this journal, ends the transfer.
     pub fn transfer(&mut self, order: Order) -> Result<Option<Outcome>, TellerError> {
         // A transfer that failed earlier is ended first.
         self.go_on(true)?;
@@ -132,7 +135,7 @@ impl Teller {
         Ok(self.client.close()?)
     }
 
-    /// Ends the transfer that an earlier process has begun.
+    /// Ends the transfer that an earlier call or an earlier process has begun, if there is one.
     fn go_on(&mut self, is_the_same_session: bool) -> Result<(), TellerError> {
         let Some(transfer) = self.entry.transfer else { return self.write() };
         match self.entry.ticket.take() {

@@ -26,8 +26,7 @@ enum Stage {
 }
 
 /// The state of one transfer. This type sends nothing itself: [`next`](Transfer::next) returns the command that is due,
-/// and [`answered`](Transfer::answered) processes the replies. A command is due again if it is known that no group has
-/// applied it.
+/// and [`answered`](Transfer::answered) processes the replies. A command stays due until its replies are processed.
 ///
 /// The bank's invariant depends on this type: it settles a transfer only if one group holds the amount and the other
 /// group expects it.
@@ -45,7 +44,7 @@ impl Transfer {
         Transfer { order, number, stage: Stage::Begin }
     }
 
-    /// Returns the command that is due and its groups, or `None` if the transfer has ended.
+    /// Returns the command that is due and its groups, or `None` if the transfer has ended or `groups` is empty.
     #[must_use]
     pub fn next(&self, groups: &[Group]) -> Option<(Groups, Command)> {
         let home = |account: Account| account.home(groups);
@@ -80,15 +79,15 @@ impl Transfer {
             (Stage::Begin, [Verdict::Refused(why @ Refusal::NumberInUse(_)), _]) => {
                 Stage::Ended(Outcome::Refused(*why))
             }
-            // The payee's group has neither account, and names the payer's account in its refusal, because it cannot
-            // know which of the two it should have.
+            // Normally the payee's group has neither account. It names the payer's account in its refusal, because it
+            // cannot know which of the two it should have.
             (Stage::Begin, [Verdict::Held, Verdict::Refused(_)] | [Verdict::Refused(_), Verdict::Held]) => {
                 Stage::Cancel(id, Refusal::NoAccount(self.order.to))
             }
             (Stage::Begin, [Verdict::Refused(why), _] | [_, Verdict::Refused(why)]) => Stage::Cancel(id, *why),
             (Stage::Settle(_), [Verdict::Settled, Verdict::Settled]) => Stage::Ended(Outcome::Done),
             (Stage::Cancel(_, why), [Verdict::Cancelled, Verdict::Cancelled]) => Stage::Ended(Outcome::Refused(why)),
-            // No amount was held, so it does not matter which process took the transfer back.
+            // A refused transfer is never settled, so the process that closed it has cancelled it.
             (Stage::Cancel(_, why), [Verdict::Closed, Verdict::Closed]) => Stage::Ended(Outcome::Refused(why)),
             (Stage::Settle(_), [Verdict::Closed, Verdict::Closed]) => Stage::Ended(Outcome::ClosedByAnother),
             _ => return Err(WrongReply::Together(verdicts)),

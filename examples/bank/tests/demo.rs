@@ -41,7 +41,7 @@ struct Node(Child);
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Both calls may fail if the process has ended already.
+        // The process may have ended already, so errors are ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

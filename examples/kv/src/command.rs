@@ -35,7 +35,7 @@ pub enum Shape {
 pub enum Target {
     /// One group.
     One(u16),
-    /// Several groups, sorted by number. Each of them handles its own keys.
+    /// A list of groups, sorted by number. Each of them handles its own keys.
     Several(Vec<u16>),
 }
 
@@ -88,8 +88,8 @@ const SYNTAX: Refusal = Refusal::Borrowed("ERR syntax error");
 const NOT_AN_INTEGER: Refusal = Refusal::Borrowed("ERR value is not an integer or out of range");
 
 impl Own {
-    /// Returns whether the gateway handles the request at once even between MULTI and EXEC. It rejects other requests
-    /// of this type there.
+    /// Returns whether the gateway handles the request at once even between MULTI and EXEC. It rejects the other
+    /// requests of this type between MULTI and EXEC.
     #[must_use]
     pub fn ends_a_transaction(self) -> bool {
         matches!(self, Own::Multi | Own::Exec | Own::Discard | Own::Watch | Own::Reset | Own::Quit)

@@ -25,7 +25,7 @@ pub struct Shape {
 const LIMITS: &str = "[limits]\nmessage_bytes = 1179648\nwindow = 64\nclients = 8\nbody_ring_kib = 2304\nreply_bytes = 131072\n\
                       reply_ring_kib = 1024\nsessions = 64\n";
 
-/// Returns the configuration of a cluster of this shape. On `roce` each process has its own loopback address.
+/// Returns the configuration of a cluster of this shape. Each process has its own loopback address.
 ///
 /// # Errors
 /// Returns an error if the number of groups or replicas is out of range.

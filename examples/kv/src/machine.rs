@@ -1,9 +1,10 @@
 //! The state machine of a group, which carries out the operations on the group's keys.
 //!
 //! # Invariants
-//! - The items of a batch are carried out in order. If the reply has no room for the answer to an item, neither this
-//!   item nor any item after it is carried out. The answer to each of them is [`Value::Again`], and the gateway sends
-//!   them again.
+//! - The items of a batch are carried out in order. If the reply has no room left for the answer to an item, neither
+//!   this item nor any item after it is carried out. The answer to each of them is [`Value::Again`], and the gateway
+//!   sends them again. An item whose answer does not fit even into an empty reply is answered with an error, and the
+//!   items after it are carried out.
 //! - In a command to several groups, each group handles its own keys. No key of another group decides whether the
 //!   command is carried out, so either all groups carry it out or none.
 

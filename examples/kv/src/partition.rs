@@ -2,7 +2,8 @@
 //!
 //! As in a Redis cluster, a key has one of 16384 slots. The slot is the CRC16 of the key modulo 16384. If the text
 //! between the key's first `{` and the next `}` is not empty, the slot is the CRC16 of this text instead. So
-//! `{user7}.name` and `{user7}.mail` are in one group. Group number g of n has the slots s with s·n / 16384 = g.
+//! `{user7}.name` and `{user7}.mail` are in one group. Group number g of n has the slots s for which s·n / 16384,
+//! rounded down, is g.
 
 /// Number of slots.
 const SLOTS: u32 = 16384;

@@ -3,8 +3,8 @@
 //! # Invariants
 //! - The store depends only on the commands and on the time of the order. The iteration order of hash tables is never
 //!   visible: [`scan`](Store::scan) visits keys in the order of a hash that is the same on all nodes.
-//! - A key that has expired is not visible. The next command removes it. The machine also sets a timer, so that an idle
-//!   group removes expired keys in time.
+//! - [`get`](Store::get) and [`scan`](Store::scan) skip a key that has expired. The next command removes it. The
+//!   machine also sets a timer, so that an idle group removes expired keys in time.
 //! - `freeze` copies only one pointer for each of 1024 shards. The store copies a shard when it changes the shard while
 //!   a frozen store shares it.
 //! - `ends` has one pair for each key that expires, and no other pairs.
@@ -29,7 +29,7 @@ pub const LONGEST: usize = 65_536;
 pub struct Entry {
     /// The bytes of the value.
     pub value: Vec<u8>,
-    /// Index of the last command that changed the value. The index rises with each change.
+    /// Index of the last command that changed the value or its time of expiry. The index rises with each change.
     pub version: u64,
     /// Time of the order at which the key expires, or 0 if it never does.
     pub ends: u64,
@@ -179,7 +179,7 @@ impl Store {
     /// Replaces all keys by the keys that a frozen store wrote.
     ///
     /// # Errors
-    /// Returns an error if a frozen store cannot have written these bytes.
+    /// Returns an error if the bytes end too early, or a key or a value is too long.
     pub fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         let mut store = Store::new(self.partition);
         for _ in 0..read_u64(from)? {

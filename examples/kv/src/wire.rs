@@ -20,7 +20,7 @@ pub enum Op {
     Ttl,
     /// → number of keys.
     Dbsize,
-    /// cursor (8 bytes), count (4 bytes) → the next cursor (integer) and keys.
+    /// cursor (8 bytes), count (4 bytes) → the next cursor (integer; -1 at the end) and keys.
     Scan,
     /// key → the key's version; 0 if there is no such key.
     Version,
@@ -85,9 +85,11 @@ impl Op {
 /// an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetOptions {
-    /// `true` to set the key only if it does not exist.
+    /// `true` to set the key only if it does not exist, or with [`Op::Expire`], to set the time of expiry only if the
+    /// key never expires.
     pub nx: bool,
-    /// `true` to set the key only if it exists.
+    /// `true` to set the key only if it exists, or with [`Op::Expire`], to set the time of expiry only if the key has
+    /// one.
     pub xx: bool,
     /// `true` to answer with the previous value.
     pub get: bool,

@@ -22,7 +22,7 @@ pub enum Command {
         /// Length of the lease, in nanoseconds.
         lease: u64,
     },
-    /// Renews a lease, which then ends `lease` after this command. A lease is never shortened.
+    /// Renews a lease. It then ends `lease` after this command, or at its previous end if that is later.
     Renew {
         /// The lock.
         name: String,
@@ -38,8 +38,8 @@ pub enum Command {
         /// The token that was granted.
         token: u64,
     },
-    /// Subscribes the session to this lock: it is notified each time that the lock becomes free, until the session
-    /// ends.
+    /// Subscribes the session to this lock: it is notified each time that the lock becomes free, until the session ends
+    /// or sends `Unwatch`.
     Watch(String),
     /// Ends the session's subscription to this lock.
     Unwatch(String),
@@ -50,7 +50,8 @@ pub enum Command {
 pub enum Query {
     /// The holder of this lock.
     Lock(String),
-    /// The held locks whose names follow the given one, ordered by name. The answer has as many of them as fit.
+    /// The held locks whose names follow the given one, ordered by name. The answer lists as many of them as surely
+    /// fit, but at least one.
     Held(Option<String>),
 }
 
@@ -141,7 +142,7 @@ pub enum Verdict {
     Lost(Option<End>),
     /// The lock has been released.
     Released,
-    /// The subscription of the session has begun or ended. The field is the present holder of the lock.
+    /// The present holder of the lock: the answer to [`Query::Lock`], or the reply to `Watch` and `Unwatch`.
     Lock(Option<Held>),
     /// The answer to [`Query::Held`].
     Held(Vec<(String, Held)>),

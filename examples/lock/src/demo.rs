@@ -59,7 +59,7 @@ pub(crate) fn run(rounds: usize) -> Result<ExitCode> {
 }
 
 /// Checks the writes that the resource received. The tokens of admitted writes must rise. Each stopped holder must have
-/// one write that was refused, after the first write of the next holder.
+/// one write that was refused.
 fn judge(writes: &[WriteAttempt], stopped: usize) -> ExitCode {
     let mut admitted: Vec<u64> = writes.iter().filter(|write| write.is_admitted).map(|write| write.token).collect();
     let rise = admitted.is_sorted();
@@ -109,7 +109,7 @@ impl Stage {
         self.client(name, &["hold", LOCK, "--lease", LEASE, "--resource", &resource])
     }
 
-    /// Starts a client and prints its lines, except for lines that are repeated.
+    /// Starts a client and prints its lines, except for [`WORKS`] and for repetitions of the last printed line.
     fn client(&self, name: &'static str, words: &[&str]) -> Result<Running> {
         let begin = self.begin;
         let last = std::sync::Mutex::new(String::new());

@@ -25,7 +25,7 @@ pub struct Holder {
 pub enum Attempt {
     /// This process holds the lock.
     Got(Lease),
-    /// Another process holds the lock.
+    /// Another session holds the lock.
     Taken(Held),
 }
 

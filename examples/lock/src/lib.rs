@@ -14,8 +14,9 @@
 //! # The end of a lease at the holder
 //! [`Lease::is_sure`] returns whether surely no other session has the lock, by the holder's monotonic clock. This is
 //! certain from the sending of the last renewal for the length of the lease, less two amounts: twice the clock error of
-//! the nodes, and 500 millionths of the length (`docs/consistency.md`, "Leases"). After this time the holder stops by
-//! itself. The check saves a refusal by the resource; safety does not depend on it.
+//! the nodes, and 500 millionths of the length (`docs/consistency.md`, "Leases"). After this time the holder should not
+//! use the lock before it has renewed the lease. The check saves a refusal by the resource; safety does not depend on
+//! it.
 //!
 //! # Watches
 //! A session that watches a lock is notified when the lock becomes free, with the reason ([`End`]). So a client that

@@ -32,7 +32,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls may fail if the process has ended already.
+        // The process may have ended already, so errors are ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

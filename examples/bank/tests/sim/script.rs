@@ -16,7 +16,7 @@ pub(crate) struct Found {
     pub(crate) in_flight: Cell<u64>,
     pub(crate) done: Cell<u64>,
     pub(crate) refused: Cell<u64>,
-    /// Transfers that another client had cancelled.
+    /// Transfers that were closed already when the client settled them.
     pub(crate) closed: Cell<u64>,
 }
 
@@ -116,7 +116,7 @@ impl Client {
                     other => Err(format!("{other:?}")),
                 }
             }
-            // It is unknown whether the transfer began. If it did, another client cancels it.
+            // It is unknown whether the transfer began. If it did and has legs, another client may cancel it.
             Fate::Unknown if is_transfer && self.transfer.is_some_and(|transfer| !transfer.may_be_sent_again()) => {
                 self.transfer = None;
                 Ok(None)

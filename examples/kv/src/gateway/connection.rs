@@ -12,7 +12,8 @@
 //! - In a burst, a group receives either only queries, which its leader answers, or all requests in one order. So a
 //!   client that pipelines GET after SET reads the value that it wrote, and a client that only reads needs no position
 //!   in the order.
-//! - A request to several groups, a transaction and WATCH each form a separate burst.
+//! - A request to several groups, EXEC and WATCH begin only when all earlier requests are answered. If they are sent to
+//!   groups, they end their burst.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -28,7 +29,7 @@ use crate::wire::{Op, Value, put_item};
 
 /// Maximum number of requests in a burst.
 const MOST: usize = 1024;
-/// Limit of replies that the client has not read, in bytes. Above this limit the gateway reads no requests from the
+/// Limit of replies that the client has not read, in bytes. From this limit on, the gateway reads no requests from the
 /// client.
 const MOST_UNREAD: usize = 1 << 20;
 
@@ -161,8 +162,8 @@ impl Connection {
     }
 
     /// Returns whether the gateway reads from this client. It does not read while the client's input or output buffer
-    /// is full. Meanwhile epoll must not watch the socket for input, because it would report the unread bytes again and
-    /// again.
+    /// is full, nor after the client has shut down its sending side. Then epoll must not watch the socket for input,
+    /// because it would report the unread input again and again.
     fn reads(&self) -> bool {
         let has_room = self.input.len() - self.from < 2 * LONGEST_REQUEST;
         !self.closing && !self.ended && has_room && !self.is_full()
@@ -490,7 +491,7 @@ impl Connection {
         }
     }
 
-    /// Replies with an error to an item that no group has answered.
+    /// Replies with an error to an item whose answer will not arrive.
     pub(super) fn failed(&mut self, slot: u32, why: &str) {
         let Some(slot) = self.slots.get_mut(slot as usize).filter(|slot| slot.shape.is_some()) else { return };
         slot.shape = None;

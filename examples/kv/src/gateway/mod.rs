@@ -88,7 +88,7 @@ impl Gateway {
     /// Listens at an address, and connects to the cluster. [`run`](Gateway::run) returns when `stop` is set.
     ///
     /// # Errors
-    /// Returns an error if the address is in use, or no majority of a group is reachable in time.
+    /// Returns an error if the gateway cannot listen at the address, or cannot connect to the cluster in time.
     pub fn new(listen: &str, serves: Serves, stop: Arc<AtomicBool>) -> Result<Gateway> {
         raise_limit();
         let listener =
@@ -134,7 +134,8 @@ impl Gateway {
     /// Serves clients until `stop` is set.
     ///
     /// # Errors
-    /// Returns an error if a system call fails, or the cluster cannot be reached for a long time.
+    /// Returns an error if a system call fails. If the cluster cannot be reached, the gateway retries until `stop` is
+    /// set.
     pub fn run(mut self) -> Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         let mut sleeps_until = None;
@@ -191,7 +192,7 @@ impl Gateway {
                     self.deaf_until = Some(Instant::now() + DEAF);
                     return Ok(());
                 }
-                // The client has closed the connection already.
+                // For example, the client has closed the connection already.
                 Err(_) => {}
             }
         }
@@ -266,7 +267,8 @@ impl Gateway {
     /// them, its waiting requests are started too.
     ///
     /// # Errors
-    /// Returns an error if the connection is broken, or has been closed after its last reply.
+    /// Returns an error if the connection is broken, or is closing and its last reply is written. In both cases the
+    /// caller closes the connection.
     fn go_on_with(&mut self, place: u32) -> io::Result<()> {
         loop {
             self.clients.begin(place);

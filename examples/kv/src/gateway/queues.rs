@@ -20,9 +20,9 @@ const MOST_ITEMS: usize = 512;
 const MOST_BYTES: usize = 32 << 10;
 /// Maximum number of batches of one queue that are in flight. While they are in flight, the next batch grows.
 const UNDER_WAY: usize = 4;
-/// Maximum number of transactions and of commands to several groups that are in flight.
+/// Maximum number of batches of [`push_alone`](Queues::push_alone) that are in flight.
 const SPREAD_UNDER_WAY: usize = 32;
-/// Time for which a refused batch is retried.
+/// Time for which a refused batch is retried, from the time of its first request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request that waits for an answer.
@@ -273,7 +273,7 @@ impl Queues {
     }
 
     /// Handles a batch that no group has applied. Queues the batch again if the reason is temporary and [`PATIENCE`]
-    /// has not passed since the request. Otherwise returns the batch.
+    /// has not passed since its first request. Otherwise returns the batch.
     pub(super) fn refused(&mut self, batch: Batch, why: Refused) -> Option<Batch> {
         let passes = is_passing(why) || matches!(why, Refused::Unanswered(_) | Refused::Closed);
         if !passes || batch.is_old() {

@@ -1,8 +1,8 @@
 //! Injects faults while clients read and write: nodes are killed, stopped and partitioned, and gateways are killed. For
 //! each key, an order of the requests must exist that explains every reply.
 //!
-//! `STENTOR_KV_SECONDS` is the time for which faults are injected, and `STENTOR_KV_SEED` is the seed of the random
-//! choices.
+//! `STENTOR_KV_SECONDS` is the time for which faults are injected, in seconds, and `STENTOR_KV_SEED` is the seed of the
+//! random choices.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,7 +70,7 @@ impl Run {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Runs clients one after the other. When a client loses its connection, the next one begins.
+    /// Runs clients one after the other until `ends` is set. When a client loses its connection, the next one begins.
     fn client(&self, port: u16, seed: u64) {
         let mut chance = Chance(seed);
         while !self.ends.load(Ordering::Relaxed) {
@@ -167,8 +167,8 @@ impl Faults {
                     assert!(!hosts.reaches(member), "host {member} can be reached although its link is down");
                     ms(chance, 3000);
                     hosts.set_up(member, true);
-                    // As after a kill, the next fault waits until the members on this host have fetched the keys that
-                    // they missed.
+                    // As after a kill, the pause gives the members on this host time to fetch the keys that they
+                    // missed.
                     std::thread::sleep(Duration::from_millis(1500));
                 }
                 _ => {
@@ -176,7 +176,7 @@ impl Faults {
                     store.nodes.kill(&node).expect("the node runs");
                     ms(chance, 500);
                     store.nodes.restart(&node).expect("the node starts");
-                    // A majority must have the keys, so the next fault waits until this node has fetched them.
+                    // A majority must have the keys, so the pause gives this node time to fetch them.
                     std::thread::sleep(Duration::from_millis(1500));
                 }
             }
