@@ -8,7 +8,7 @@ use stentor_fabric::memory::{Ordering, fence};
 use super::pause::Pause;
 use super::shared_area::SharedArea;
 
-/// Wakes the processes in whose memory this process has stored data.
+/// The processes for which this process has stored data, and the means to wake those that sleep.
 pub(super) struct Bells<'a> {
     area: &'a SharedArea,
     /// Processes in whose memory this process has stored data since the last flush.

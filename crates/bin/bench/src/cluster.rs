@@ -1,7 +1,8 @@
 //! `stentor bench cluster`: a running cluster, measured by a client that joins it.
 //!
-//! A latency counts from the call until the client knows that a majority of each group has delivered the message. There
-//! is no bound, because this program does not control the network between the processes.
+//! A latency counts from the call, or at a fixed rate from the due time, until the client knows that a majority of each
+//! group has delivered the message. There is no bound, because this program does not control the network between the
+//! processes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

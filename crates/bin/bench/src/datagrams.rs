@@ -66,7 +66,7 @@ pub(super) fn packets_of(bytes: usize) -> usize {
     bytes.div_ceil(MTU).max(1)
 }
 
-/// The processes that exchange datagrams, and how.
+/// The parameters of processes that exchange datagrams.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     /// Address of each process.
@@ -195,7 +195,7 @@ impl Sockets {
         let datagrams = port.receive(|arrival| {
             packets += 1;
             let word = |at: usize| Some(u64::from_le_bytes(arrival.transport.get(at..at + 8)?.try_into().ok()?));
-            // Ignores datagrams of strangers.
+            // A datagram of a stranger may be too short, or name no step.
             let (Some(place), Some(number)) = (word(0), word(8)) else { return };
             if let Some(seen) = usize::try_from(place).ok().and_then(|place| seen.get_mut(place))
                 && number != 0

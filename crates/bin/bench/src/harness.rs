@@ -75,7 +75,7 @@ pub(super) fn rounds(
 /// The processes of a protocol bench.
 pub(super) struct Harness<'a> {
     workers: Workers,
-    /// The two processors between which single cache lines and datagrams are measured.
+    /// The two processors between which the hand-over of cache lines is measured.
     ends: [usize; 2],
     bytes: u32,
     pub(super) length: &'a BenchLength,
@@ -176,7 +176,7 @@ impl<'a> Harness<'a> {
         self.delivered(receivers, at).saturating_sub(self.time(sender, at))
     }
 
-    /// Returns the sums of the first results over all processes.
+    /// Returns the sum of each of the first `N` results over all processes.
     pub(super) fn sums<const N: usize>(&self) -> [u64; N] {
         let all = || (0..self.area().shape().processes).map(|process| self.area().results(process));
         std::array::from_fn(|result| all().map(|results| results[result].load(Ordering::Relaxed)).sum())

@@ -46,7 +46,7 @@ struct Outgoing {
     made: VecDeque<Vec<u8>>,
     /// Number of complete packets.
     number: u64,
-    /// Number of packets that may have been sent.
+    /// Number of packets that were removed from `made` to be sent.
     sent: u64,
 }
 

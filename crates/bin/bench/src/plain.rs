@@ -9,7 +9,7 @@ use super::clock::now;
 use super::shared_area::{NS, SharedArea};
 use super::worker_spec::{Task, broken, pin, processors};
 
-/// A ping-pong between two processes.
+/// An exchange of messages between two processes.
 pub(super) trait Exchange {
     /// Sends a message that the other process recognizes by `tag`. The tag increases with each message.
     fn send(&mut self, tag: u64) -> Result<(), Failure>;
@@ -89,7 +89,7 @@ impl Exchange for Lines<'_> {
 pub(super) const HAND_OVER_LINES: usize = 3;
 
 /// Runs the command's number of round trips, each of which hands one line over and another one back. Returns the time
-/// of all measured hand-overs at process 0, in nanoseconds.
+/// of all measured hand-overs at this process, in nanoseconds.
 pub(super) fn hand_over(task: &Task<'_>) -> Result<u64, Failure> {
     let mut lines = Lines::new(task.area, task.me, LINE_WORDS * WORD);
     let mut start = now();

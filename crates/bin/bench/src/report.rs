@@ -183,7 +183,7 @@ pub(super) struct Report {
 /// Real processes that were killed and restarted, and the verdict on their histories.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Trial {
-    /// `true` if no property is violated.
+    /// `true` if every property that this run can check was checked and holds.
     pub(super) ok: bool,
     pub(super) seed: u64,
     /// Number of kills by role.
@@ -197,7 +197,7 @@ pub(super) struct Trial {
     pub(super) outage_ms: Vec<f64>,
     /// Times from each member's restart until it had caught up with the others.
     pub(super) rejoin_ms: Vec<f64>,
-    /// Number of kills of leaders without an outage, because another process had taken over before.
+    /// Number of kills of leaders without an outage, usually because another process had taken over before.
     pub(super) unobserved: u64,
     /// Directory of the histories, if they were kept.
     pub(super) history: Option<PathBuf>,

@@ -70,7 +70,7 @@ pub(super) struct Command {
     pub(super) warmup: u64,
     /// Number of measured iterations.
     pub(super) iterations: u64,
-    /// Number of outstanding messages.
+    /// Number of outstanding messages, or another parameter of the kind.
     pub(super) window: u64,
     /// Further parameter of the kind.
     pub(super) extra: u64,
@@ -245,7 +245,8 @@ impl SharedArea {
         self.memory.wake(PROGRESS);
     }
 
-    /// Sleeps, as the conductor, until a process has done its part. Returns whether all have.
+    /// Sleeps, as the conductor, until a process has done its part, but not longer than `longest`. Returns whether all
+    /// processes have done their part.
     pub(super) fn await_finish(&self, phase: u64, longest: Duration) -> io::Result<bool> {
         let seen = self.word(PROGRESS).load(Ordering::Acquire);
         let done = |process| self.word(self.own(process, FINISHED)).load(Ordering::Acquire) >= phase;

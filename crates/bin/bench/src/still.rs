@@ -9,7 +9,7 @@ use stentor_support::Output;
 /// Time before the first message. The pause doubles with each message.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// Reports on standard error that a bench is running, until it is dropped.
+/// A thread that reports on standard error that a bench is running, until this value is dropped.
 pub(super) struct Still(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Still {

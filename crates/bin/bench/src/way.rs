@@ -11,7 +11,7 @@ use super::shared_area::SharedArea;
 
 /// Carries the steps of a chain.
 pub(super) trait Way {
-    /// Receives all records that have arrived. The result of [`sees`](Self::sees) changes only by this call.
+    /// Receives all steps that have arrived. [`sees`](Self::sees) may report a step only after this call.
     fn look(&mut self) -> io::Result<()>;
 
     /// Sends a step with the payload of the message, which has `bytes` bytes.

@@ -42,8 +42,8 @@ impl Workers {
         Workers::start_in(part, shape, processors, traffic, |_| None)
     }
 
-    /// Starts the processes in network namespaces. `namespace` returns the name of each, and all processes still share
-    /// this host's memory.
+    /// Starts the processes in network namespaces. `namespace` returns the name of a process's namespace, or `None` for
+    /// that of this process. All processes still share this host's memory.
     pub(super) fn start_in<'a>(
         part: Part,
         shape: Shape,
@@ -102,7 +102,8 @@ impl Workers {
     }
 }
 
-/// Starts a program in a network namespace. The program replaces `ip`, so this process stays its parent.
+/// Returns the command that starts a program, in a network namespace if one is given. The program replaces `ip`, so
+/// this process stays its parent.
 fn command_in(namespace: Option<&str>, program: &Path) -> Program {
     let Some(namespace) = namespace else { return Program::new(program) };
     let mut command = Program::new("ip");

@@ -20,7 +20,8 @@ const PLACE_BYTES: usize = LARGE + 4096 + 64;
 
 /// One end of the connection.
 pub(super) struct Provider {
-    /// Registered memory: a window of send buffers, followed by a window of receive buffers.
+    /// The provider's endpoint. Its registered memory is a window of send buffers, followed by a window of receive
+    /// buffers.
     bare: Bare,
     /// Buffers of posted receives in posting order, which is the order of the messages.
     posted: VecDeque<usize>,

@@ -43,7 +43,7 @@ kinds! {
     Open,
     /// Ping-pong of messages.
     PingPong,
-    /// Messages one after the other, answered at the end.
+    /// Messages one after the other, acknowledged by the receiver.
     Stream,
     /// Messages at a fixed rate, answered at the end.
     Rate,
@@ -115,7 +115,7 @@ enum Way {
     Rate(u32),
 }
 
-/// The results of the rounds of one subject at one size.
+/// The results of the rounds of one subject at one size in one pattern.
 struct Measured {
     subject: Subject,
     bytes: usize,
@@ -251,7 +251,7 @@ fn one(
 }
 
 /// Returns the median of a comparison between paired rounds. If the machine's speed changes between rounds, both
-/// figures of a pair change, and their comparison does not.
+/// figures of a pair change, and their ratio does not.
 fn paired(
     ours: impl Iterator<Item = f64>,
     theirs: impl Iterator<Item = f64>,

@@ -37,7 +37,8 @@ impl PingPong {
         PingPong { provider: provider.to_owned(), processors, found, broken: None }
     }
 
-    /// Runs the program once for each payload. The first error is reported, and no further runs are made.
+    /// Runs the program once for each payload. Repeats a run that fails, up to [`TRIES`] attempts in all. If the last
+    /// attempt fails, reports its error and makes no further runs.
     pub(super) fn round(&mut self, iterations: impl Fn(usize) -> u64) {
         for at in 0..self.found.len() {
             if self.broken.is_some() {

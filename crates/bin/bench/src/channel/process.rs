@@ -144,7 +144,8 @@ fn play<F: Fabric>(
     })
 }
 
-/// Runs a stream: process 0 sends one message after the other, and process 1 answers the last one.
+/// Runs a stream: process 0 sends one message after the other. Process 1 answers the last message of the warm-up and
+/// that of the measurement.
 fn stream<F: Fabric>(task: &Task<'_>, talk: &mut Talk<F>) -> Result<(), Failure> {
     let (me, bytes) = (task.me, task.command.bytes as usize);
     let (warmup, all) = (task.command.warmup, task.total());

@@ -25,7 +25,7 @@ enum Change {
     Faster,
     /// The interval ends at 1 plus the tolerance or below, but not all of it is below 1 by more than the tolerance.
     NotSlower,
-    /// There are too few rounds for an interval, or only a part of it is above 1 by more than the tolerance.
+    /// There is no interval, or only a part of it is above 1 by more than the tolerance.
     CannotBeTold,
     /// The whole interval is above 1 by more than the tolerance.
     Slower,
@@ -42,7 +42,8 @@ struct Compared {
     after: f64,
     p99_us_before: Option<f64>,
     p99_us_after: Option<f64>,
-    /// Cost after, divided by cost before: a larger ratio is slower. `None` with fewer than four rounds.
+    /// Cost after, divided by cost before: a larger ratio is slower. `None` if one of the rows has fewer than four
+    /// rounds, or if one has a rate and the other a latency.
     ratio: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,

@@ -39,7 +39,8 @@ pub(super) struct Environment {
     /// Captures and faults of the network, which take time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) network: Option<String>,
-    /// The clock, whose cost is subtracted from the latencies of `bench fabric`.
+    /// The clock, whose cost is subtracted from the latencies of `bench fabric` and from the round trips of `bench
+    /// channel`.
     pub(super) clock: Grain,
     /// Circumstances that make the figures misleading.
     pub(super) warnings: Vec<Warning>,
@@ -91,7 +92,7 @@ impl Environment {
         Environment { network: (!all.is_empty()).then(|| format!("packets are {}", all.join(", "))), ..self }
     }
 
-    /// Adds the number of processes that are measured at once.
+    /// Adds a warning if more processes poll at once than there are processors.
     pub(super) fn with_processes(mut self, processes: usize) -> Self {
         if self.wait == "poll" && processes > self.cores {
             let what = format!(

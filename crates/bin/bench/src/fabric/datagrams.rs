@@ -1,4 +1,4 @@
-//! The bounds on a network: ping-pongs of plain datagrams with the same payload.
+//! The bounds on a network: ping-pongs and streams of plain datagrams with the same payload.
 
 use stentor_fabric::WaitMode;
 use stentor_fabric::memory::Ordering;

@@ -1,5 +1,5 @@
-//! `stentor bench fabric`: the verbs between two pinned processes. Each row is beside plain stores and loads of the
-//! same payload, or on a network beside plain datagrams.
+//! `stentor bench fabric`: the verbs between two pinned processes. Each row that has a bound is beside plain stores and
+//! loads of the same payload, or on a network beside plain datagrams.
 
 mod datagrams;
 pub(super) mod process;
@@ -93,7 +93,7 @@ impl Kind {
         matches!(self, Kind::Stream | Kind::StreamRegion | Kind::StreamSend)
     }
 
-    /// Returns the bound and its description. A device has no bound, because rdma-core's own programs measure it. On a
+    /// Returns the bound and its description. A device has no bound, because the programs of perftest measure it. On a
     /// network, streams of messages of several packets have no bound either: the kernel accepts the packets of a
     /// message as one run, and single datagrams would be slower than the subject.
     fn bound(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
@@ -255,7 +255,7 @@ fn environment(args: &BenchFabric, carrier: Carrier, [first, last]: [usize; 2]) 
     Environment::new(name_of(&args.fabric), wait, pinning).with(&args.network.networks)
 }
 
-/// Returns the captures of packets. Refuses packet loss, because a process would wait for a lost packet forever.
+/// Returns the captures of packets. Refuses random faults, because a process would wait for a lost packet forever.
 fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
     if args.fabric == MeasuredFabric::Verbs {
         let traffic = Captures::from(&args.network);

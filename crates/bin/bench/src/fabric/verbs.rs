@@ -22,7 +22,7 @@ use super::super::workers::KEY;
 const TARGET: Purpose = Purpose(1);
 /// Region for the sources of requests and for receives.
 const STAGING: Purpose = Purpose(2);
-/// Number of outstanding work requests.
+/// Largest number of outstanding work requests of a queue pair.
 const DEPTH: u32 = 64;
 /// Number of receives that are always posted. It is the largest number of a sender's outstanding requests.
 const RECEIVES: u32 = DEPTH;
@@ -100,7 +100,7 @@ pub(super) fn device(worker: Worker<'_>, address: IpAddr) -> Result<VerbsFabric,
     VerbsFabric::start(net, VerbsConfig::default()).map_err(refused)
 }
 
-/// Parameters of all rows that do not depend on the fabric.
+/// Parameters that all rows share and that do not depend on the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// Longest payload, in bytes.
@@ -374,7 +374,7 @@ impl<F: Pair> Verbs<F> {
         Ok(())
     }
 
-    /// Waits until all posted requests have completed.
+    /// Waits until all requests on the reliable queue pair have completed.
     pub(super) fn drain(&mut self) -> Result<(), Failure> {
         let number = self.write_region(1, 0, true)?;
         self.complete(Lane::Reliable, number)

@@ -1,4 +1,4 @@
-//! The load: a client that multicasts at a steady rate, to one group or to several, and records its messages.
+//! The load: a client that multicasts at a steady rate or as fast as there is room, and records its messages.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -139,7 +139,8 @@ impl<F: FabricDiagnostics> Load<F> {
         Ok(true)
     }
 
-    /// Draws the next message. Half of the messages go to one group.
+    /// Draws the next message. At a fixed rate, half of the messages go to one group and the others to two, if there
+    /// are several groups. Without a fixed rate, each message goes to all groups.
     fn draw(&mut self) -> (Vec<GroupId>, Vec<u8>, bool) {
         let first = self.rng.below(self.groups);
         let mut to = vec![GroupId(first as u16)];

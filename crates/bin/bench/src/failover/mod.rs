@@ -112,7 +112,7 @@ fn real(
     Ok((trial, outages, memory))
 }
 
-/// Returns the row, or `None` if no leader was killed. The bound is the death of bare processes with `memory` bytes.
+/// Returns the row, or `None` if no outage was found. The bound is the death of bare processes with `memory` bytes.
 fn row(args: &BenchFailover, outages: &Outages, memory: u64) -> Result<Option<Row>, Failure> {
     let mut samples = Samples::plain();
     samples.round(outages.ns.iter().copied());
@@ -171,7 +171,7 @@ impl Patience {
         Patience { last: std::time::Instant::now(), spent: Duration::ZERO }
     }
 
-    /// Returns the time since the creation.
+    /// Returns the counted time since the creation.
     fn look(&mut self) -> Duration {
         let now = std::time::Instant::now();
         self.spent += (now - std::mem::replace(&mut self.last, now)).min(Self::STEP);

@@ -15,7 +15,8 @@ pub(super) struct Outages {
     /// Times from the kill of a leader to the first delivery, in its group and in a later ballot, of a message that was
     /// multicast after the kill. In nanoseconds.
     pub(super) ns: Vec<u64>,
-    /// Number of processes that were killed as leaders but did not lead any more.
+    /// Number of kills of leaders without an outage: the process did not lead any more, or no later message was
+    /// delivered in a later ballot.
     pub(super) unobserved: u64,
 }
 
@@ -83,7 +84,8 @@ impl Outages {
 }
 
 impl Group {
-    /// Returns the outage of a kill, or `None` if the process did not lead when it was killed.
+    /// Returns the outage of a kill. Returns `None` if the process did not lead when it was killed, or if no delivery
+    /// ends the outage.
     fn outage(&self, kill: &Kill) -> Option<u64> {
         let (_, ballot, leader) = self.epochs.iter().copied().filter(|(t, ..)| *t <= kill.at).max_by_key(|e| e.1)?;
         if leader != u32::from(kill.process.0) {

@@ -111,7 +111,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
     fn begin(play: Play<'a>) -> Result<Self, Failure> {
         let Play { args, plan, scene, interrupt } = play;
 
-        // This process gets the first client id, because no other client is running yet.
+        // This process and the client of the fleet join at the same time. Either may get the first client id.
         let fleet = RefCell::new(Fleet::start(plan, scene, args)?);
         let wait = mode(args.wait);
         let (config, sockets) = (scene.config(), scene.sockets());
@@ -201,7 +201,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Duration::from_millis(least + self.rng.below(more + 1))
     }
 
-    /// Chooses the victim. All roles and groups have the same chance.
+    /// Chooses the victim. All roles that `victims` permits have the same chance, and so have all groups.
     fn choose(&mut self, victims: Victims) -> Result<(Role, usize, ProcessId), Failure> {
         let groups = self.play.plan.topology().groups() as u64;
         let role = match victims {
@@ -261,8 +261,8 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
     }
 
     /// Returns whether all members have delivered as many messages as the others of their group. Checks that only in
-    /// some rounds. A member that rejoins under load may still lag when the load ends, because clients wait only for a
-    /// majority.
+    /// one of 16 calls, and returns `false` in the others. A member that rejoins under load may still lag when the load
+    /// ends, because clients wait only for a majority.
     fn is_level(&mut self) -> Result<bool, Failure> {
         self.rounds += 1;
         if !self.rounds.is_multiple_of(16) {

@@ -69,7 +69,7 @@ fn network() -> NetworkModel {
     NetworkModel { propagation: Delay::exactly(1_000), step: Delay::exactly(1_000), ..NetworkModel::calm() }
 }
 
-/// The events that all actors observe.
+/// The events that the actors have recorded.
 #[derive(Default)]
 struct Seen {
     /// Time, number of the ballot, and multicast time of each delivery.

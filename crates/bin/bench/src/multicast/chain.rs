@@ -245,7 +245,7 @@ impl<W: Way> Chain<'_, W> {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct State {
     assigned: bool,
-    /// Number of groups whose timestamps were forwarded (V1).
+    /// Bit set of the groups whose timestamps were forwarded (V1).
     passed: u32,
     voted: bool,
     delivered: bool,

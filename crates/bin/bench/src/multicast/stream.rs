@@ -23,7 +23,7 @@ const CONTROL_BYTES: usize = 40;
 /// Length of a body besides its payload, in bytes: its destinations and its number.
 const AROUND_BODY: usize = 2 * WORD;
 
-/// Largest size of the bodies in flight to a member, in bytes.
+/// Largest size of the bodies in flight from a client to a member, in bytes. At least four bodies are permitted.
 const RING_BYTES: usize = 64 << 20;
 
 /// Returns the rings that the steps need.

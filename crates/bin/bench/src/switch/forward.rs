@@ -57,7 +57,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Sends packets to the switch.
+    /// Sends the packets that wait for the switch or the copier.
     fn fill(&mut self) -> Result<(), Failure> {
         let [forward, _] = switch_addresses();
         for _ in 0..WAITING {

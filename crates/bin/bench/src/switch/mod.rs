@@ -33,7 +33,7 @@ use crate::args::BenchSwitch;
 use stentor_support::live::thread;
 use stentor_support::{Failure, Verdict};
 
-/// Numbers of receivers in the rows that have several.
+/// Numbers of receivers in the rows about forwarded copies.
 const RECEIVERS: [u8; 2] = [8, 32];
 /// Time after which a part of a row counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -85,7 +85,8 @@ impl Times {
     }
 }
 
-/// The switch in its own thread, on the second processor if there is one. Dropping this value stops the switch.
+/// The switch in its own thread, on the second processor if there is one. The thread that starts it moves to the first
+/// processor. Dropping this value stops the switch.
 struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -14,9 +14,9 @@ const DELIVERED: u64 = u64::MAX - 1;
 /// An event at a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mark {
-    /// The client submitted a message, with which the message begins.
+    /// The client is about to submit a message. The message begins with this event.
     Submitted,
-    /// The writes for this process have left.
+    /// The writes for the process with this index have left.
     Wrote(usize),
     /// The process delivered the message.
     Delivered,

@@ -26,7 +26,7 @@ pub(super) struct Stamped<F> {
 }
 
 impl<F: Fabric> Stamped<F> {
-    /// Records in this log the writes that leave through the fabric.
+    /// Returns a wrapper that records in this log the writes that leave through the fabric.
     pub(super) fn new(inner: F, log: Rc<Log>) -> Self {
         Stamped { inner, log, peers: Vec::new(), touched: Vec::with_capacity(256) }
     }
