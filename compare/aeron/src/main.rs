@@ -1,7 +1,7 @@
 //! Sends messages from one publication of Aeron to three subscriptions through shared memory. One subscription is in
 //! the publisher's process.
 //!
-//! An idle process yields its processor and polls again, because there are more processes than processors.
+//! An idle process yields its processor and polls again, because there may be fewer processors than processes.
 //!
 //! Alternatively, two processes exchange messages in round trips. Each process publishes to the other on a separate
 //! stream, and spins.

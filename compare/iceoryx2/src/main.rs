@@ -2,7 +2,7 @@
 //! publisher's process.
 //!
 //! The publisher copies a payload into loaned memory, and the subscribers read it there. An idle process yields its
-//! processor and polls again, because there are more processes than processors.
+//! processor and polls again, because there may be fewer processors than processes.
 //!
 //! Alternatively, two processes exchange messages in round trips. Each process publishes to the other on a separate
 //! service, and spins.

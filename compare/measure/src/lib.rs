@@ -3,10 +3,10 @@
 //!
 //! A sender keeps a given number of messages outstanding. Every process records times of the host's monotonic clock in
 //! memory. When it has all of them, it writes them to a separate file in a shared folder. The sender then computes one
-//! row. The rate, in messages per second, is counted from the first call to the last delivery at the last receiver. A
-//! latency is the time from a call to the last receiver's delivery. If messages are sent one at a time, the sender
-//! sends the next message when all receivers have delivered the one before. For this purpose the receivers report their
-//! progress in files. In a stream the sender counts only its own deliveries.
+//! row. The rate, in messages per second, is counted from the first measured call to the last delivery at the last
+//! receiver. A latency is the time from a call to the last receiver's delivery. If messages are sent one at a time, the
+//! sender sends the next message when all receivers have delivered the one before. For this purpose the receivers
+//! report their progress in files. In a stream the sender counts only its own deliveries.
 //!
 //! Two processes exchange messages in round trips ([`ping_pong`]). A latency is half of a round trip. Both processes
 //! spin.
@@ -251,7 +251,7 @@ pub struct Row {
     pub outstanding: u64,
     /// Number of measured messages.
     pub messages: u64,
-    /// Rate from the first call to the last delivery at the last receiver. `None` for round trips.
+    /// Rate from the first measured call to the last delivery at the last receiver. `None` for round trips.
     pub msgs_per_s: Option<f64>,
     /// Median latency from a call to the last receiver's delivery, or half of a round trip, in µs.
     pub p50_us: f64,
@@ -283,7 +283,8 @@ pub fn message(options: &Options) -> Vec<u8> {
 /// Loads every byte of a message.
 ///
 /// # Errors
-/// Returns an error if the message differs from [`message`].
+/// Returns an error if the length of the message or the sum of its words differs from that of [`message`], or if one of
+/// the last bytes does.
 #[inline]
 pub fn check(options: &Options, message: &[u8]) -> Result<()> {
     let (words, rest) = message.as_chunks::<8>();
@@ -310,8 +311,9 @@ pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     bail!("no message arrived in {LOOKS} polls")
 }
 
-/// Exchanges messages with another process. [`Role::Ping`] sends first and prints the row. The latency is half of a
-/// round trip, less the cost of reading the clock. Both processes call this function when they are connected.
+/// Exchanges messages with another process. [`Role::Ping`] sends first and prints the row. The latency is half of the
+/// time that is left of a round trip after the cost of reading the clock is subtracted. Both processes call this
+/// function when they are connected.
 ///
 /// # Errors
 /// Returns an error of `send` or `receive`. Also returns an error if the other process does not become ready, or if
