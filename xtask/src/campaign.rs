@@ -37,7 +37,7 @@ const UNDER_PROFILES: [(&str, &str); 9] = [
 const SWITCH_SEEDS: u64 = 2000;
 /// Number of seeds of sessions without mutants.
 const SESSION_SEEDS: u64 = 500;
-/// Kinds of fault that a simulation must report. If one is missing, its count was lost.
+/// Kinds of fault that a run of the simulated multicast must report. If one is missing, its count was lost.
 const FAILURES: [&str; 11] = [
     "member_crashes_at_a_post",
     "double_crashes",
@@ -174,7 +174,7 @@ fn hunt(planted: &Path, protocol: &str, name: &str, arguments: &[&str]) -> Resul
     Ok(())
 }
 
-/// Checks that the same seed gives the same trace to the byte: in two runs, and in debug and release builds.
+/// Checks that the same seed gives the same trace to the byte: in two runs, and in debug and optimised builds.
 pub(crate) fn traces(context: &Context) -> Result<Outcome> {
     let directory = TempDir::new();
     let (debug, release) = (programs::debug_stentor(context)?, programs::stentor(context)?);
@@ -218,7 +218,7 @@ fn demonstrate(context: &Context) -> Result<f64> {
     Ok(failover)
 }
 
-/// Runs the demonstration once, with real processes and real input, and checks every property.
+/// Runs the demonstration once, with real processes. Checks every property and the fail-over time.
 pub(crate) fn demo(context: &Context) -> Result<Outcome> {
     let failover = demonstrate(context)?;
     ensure!(failover <= MOST_FAILOVER_MS, "fail-over took {failover:.0} ms, more than {MOST_FAILOVER_MS} ms");
@@ -234,7 +234,8 @@ pub(crate) fn demo_failover(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs the demonstration with copies by a software switch, without loss and with a loss of 1 % of the packets.
+/// Runs the demonstration with copies by a software switch, without loss and with a loss of 1 % of the packets. Then
+/// runs the broadcast with such copies.
 pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
     for lossy in [&[][..], &["--drop-chance", "0.01"]] {
         let arguments = ["demo", "--fabric", "roce", "--switch", "--json"];
@@ -259,7 +260,7 @@ pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs the broadcast with real processes, one of them Byzantine. Checks every property and the evidence.
+/// Runs the broadcast with real processes, one of them Byzantine. Checks every property.
 pub(crate) fn demo_neb(context: &Context) -> Result<Outcome> {
     let (good, found): (_, Demo) = stentor(context, &["demo", "--neb", "--json"])?;
     shown(&found)?;

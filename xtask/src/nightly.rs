@@ -283,7 +283,7 @@ fn shipped(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs the property tests with debug assertions and overflow checks.
+/// Runs all tests, with more cases of the property tests, with debug assertions and overflow checks.
 fn properties(context: &Context) -> Result<Outcome> {
     run(context.cargo(["test", "--workspace"]).env("PROPTEST_CASES", "4096"))?;
     Ok(Outcome::Passed)

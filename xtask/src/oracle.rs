@@ -102,8 +102,8 @@ fn path(context: &Context, simulation: &str) -> PathBuf {
     context.root.join(FOLDER).join(simulation).with_extension("txt")
 }
 
-/// Runs all seeds with the release build of the command. Calls `judge` with the findings of each profile: the
-/// simulation, the profile's name and its number of seeds.
+/// Runs all seeds with the optimised command. Calls `judge` with the findings of each profile: the simulation, the
+/// profile's name and its number of seeds.
 fn simulate_all(context: &Context, judge: impl Fn(&str, &str, &Simulated, u64)) -> Result<Vec<(&'static str, Hashes)>> {
     let (program, scratch) = (programs::stentor(context)?, TempDir::new());
     let mut all = Vec::new();

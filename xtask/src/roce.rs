@@ -69,8 +69,8 @@ pub(crate) fn peer(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Captures the packets that the kernel sends to itself for atomics and on unreliable connections, and compares this
-/// endpoint's packets with them.
+/// Captures the packets that the kernel sends to itself for atomics and on unreliable connections, and compares the
+/// packets of `fabric-roce` with them.
 fn golden(context: &Context, guest: &Guest) -> Result<()> {
     let work = TempDir::new();
     let source = context.root.join("crates/fabric/roce/tests/peer/golden.c");
@@ -106,7 +106,7 @@ pub(crate) fn in_guest(context: &Context, guest: &Guest, path: &str, work: &Path
 /// Number of rounds of each measurement in the guest.
 const ROUNDS: usize = 5;
 
-/// Measures this crate's endpoint and the kernel's Soft-RoCE in one guest.
+/// Measures the endpoint of `fabric-roce` and the kernel's Soft-RoCE in one guest.
 pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &PEER)?;
     let example = ["build", "--release", "-p", "stentor-fabric-roce", "--example", "beside_kernel"];

@@ -117,7 +117,7 @@ pub(crate) fn each_level(tokens: &[TokenTree], see: &mut dyn FnMut(&[TokenTree])
     }
 }
 
-/// Returns whether the file has the attribute `#![name(argument)]`, or `#![name]` if `argument` is empty, at its start.
+/// Returns whether the file has the attribute `#![name(argument)]`, or `#![name]` if `argument` is empty.
 pub(crate) fn has_root_attribute(tokens: &[TokenTree], name: &str, argument: &str) -> bool {
     tokens.windows(3).any(|window| {
         let inner = is_punct(window.first(), '#') && is_punct(window.get(1), '!');

@@ -1,4 +1,5 @@
-//! Restricts `unsafe` to the fabric crates that need it, and to the atomic copies that they and `channel` share.
+//! Restricts `unsafe` to the crates in [`ALLOWED`]: fabrics and their bindings, the support of the host, and the atomic
+//! copies that the fabrics and `channel` share.
 
 use anyhow::Result;
 
@@ -19,7 +20,7 @@ pub(crate) const ALLOWED: &[&str] = &[
     "stentor-atomic-copy",
 ];
 
-/// Checks every crate root, and every token of the other crates.
+/// Checks every crate root and every token of the crates outside [`ALLOWED`].
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let (mut violations, mut inside, mut files) = (Vec::new(), 0, 0);

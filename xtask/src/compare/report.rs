@@ -63,7 +63,7 @@ pub(super) struct Report {
     /// best setting, and the other's latency relative to Stentor's. A bound counts as another system.
     #[serde(serialize_with = "as_object")]
     pub(super) ratios: Vec<(String, Ratio)>,
-    /// Systems that were not measured, with the command that installs each.
+    /// Systems that were not measured, each with the reason.
     pub(super) absent: Vec<String>,
     /// Settings that failed, with their errors.
     pub(super) failed: Vec<String>,
@@ -97,7 +97,7 @@ impl Told {
         self.rows.iter().find(|row| row.bytes == bytes && row.outstanding == 1)?.p50_us
     }
 
-    /// Returns the ratio of the bound of a payload to Stentor's figure. Larger is better.
+    /// Returns the inverse of a message's cost relative to its bound: 1 is at the bound, and smaller is worse.
     fn to_the_bound(&self, bytes: u32) -> Option<Ratio> {
         let of = |is_wanted: fn(&Figures) -> bool| {
             let row = self.rows.iter().find(|row| row.bytes == bytes && is_wanted(row))?;

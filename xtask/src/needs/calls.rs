@@ -166,7 +166,7 @@ fn scan(line: &str, open: Option<char>, found: &mut BTreeSet<String>) -> Option<
             _ if quote == Some('+') => {}
             '|' | '&' | ';' | '(' | ')' | '\n' => {
                 command(&mut begins, &mut word, found);
-                // No command begins after `>&2`, `2>&1` or `${x#*(}`.
+                // No command begins after the `&` of `>&2` or `2>&1`.
                 begins = last != '>';
             }
             '{' | '!' if word.is_empty() && begins => {}

@@ -68,7 +68,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
 }
 
 /// Runs demonstrations on each provider and checks every property. The demonstrations have real processes, and a leader
-/// that is killed and restarted, or a Byzantine process.
+/// that is killed and restarted (not on the provider `shm`), or a Byzantine process.
 fn demos(context: &Context) -> Result<()> {
     for (provider, restricted) in DEMOS {
         for more in [&["--groups", "1", "--messages-limit", "400"][..], &["--neb", "--messages-limit", "100"]] {
