@@ -1,5 +1,5 @@
-# Sourced by the scripts in this directory and below. Defines a function that checks whether a node has delivered all
-# lines of a cast.
+# Sourced by scripts in the directories beside this file. Defines a function that checks whether a node has delivered
+# all lines of a cast.
 
 # Messages of the session also have places in the order, so the last line is recognised by its text. If a node has
 # restored another member's state, it may have printed the number of deliveries in that state instead of the last line.

@@ -40,7 +40,8 @@ fn fit_together(all: &BTreeMap<String, Vec<(Ipv4Addr, Ipv4Addr)>>) {
     for (name, packets) in all {
         let ends: Vec<BTreeSet<_>> = packets.iter().map(|(from, to)| BTreeSet::from([*from, *to])).collect();
         let common = ends.iter().skip(1).fold(ends[0].clone(), |all, both| &all & both);
-        // A process with one peer has two candidate addresses: its own is the one that no other process has.
+        // A process with one peer has two candidate addresses, of which the smaller one is taken. Two processes with
+        // the same candidate are not compared.
         owners.insert(name, common);
         let sources: BTreeSet<_> = packets.iter().map(|(from, _)| from).collect();
         assert!(sources.len() >= 2, "{name}: {sources:?}");

@@ -225,7 +225,7 @@ fn full_disk_is_reported_on_both_sides() {
     }
 }
 
-/// A file with a read error in the middle: the memory of a process, at an unmapped address.
+/// A file whose first read fails: the memory of a process, in which address 0 is not mapped.
 #[test]
 fn read_error_is_reported_on_both_sides() {
     let meeting = Meeting::new("shm");
@@ -281,7 +281,7 @@ fn place_has_one_listener_and_one_sender() {
     first.wait().unwrap();
 }
 
-/// Run by `cargo xtask nightly`, because it takes a minute and two temporary files of a gibibyte.
+/// Run by `cargo xtask nightly`, because it takes a minute and needs two temporary files of a gibibyte.
 #[test]
 #[ignore = "a gibibyte over both fabrics, by cargo xtask nightly --only channel-long"]
 fn a_gibibyte() {

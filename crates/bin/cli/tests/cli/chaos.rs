@@ -123,7 +123,7 @@ fn broken_promise_of_the_service_is_a_failure() {
     }
 }
 
-/// A member of the multicast whose clock is wrong reports that, and does not lead.
+/// A member of the multicast whose clock is wrong reports that, and stops leading.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn wrong_clocks_are_harmless_and_reported() {
@@ -151,7 +151,8 @@ fn pids(directory: &Path) -> Vec<i32> {
     pids
 }
 
-/// Starts a long run, waits until faults were injected, sends a signal, and waits for the end.
+/// Starts a long run, waits until all members run and three seconds have passed, sends a signal, and waits for the end.
+/// Returns the exit code, the output, and the processes of the members.
 fn signalled(scratch: &Scratch, signal: Signal) -> (Option<i32>, String, Vec<i32>) {
     let directory = scratch.path("run");
     let mut command = stentor();

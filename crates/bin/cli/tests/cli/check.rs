@@ -79,7 +79,7 @@ fn missing_events_are_not_judged_without_complete() {
     assert_eq!(run(["check", said.to_str().unwrap()]).code, 1, "the history itself says that it is complete");
 }
 
-/// Members delivered messages, so there were multicasts, but no file of a client that multicast is named.
+/// Members delivered messages, so there were multicasts, but the history of the client that sent them is missing.
 #[test]
 fn missing_client_histories_are_not_reported_as_no_messages() {
     let scratch = Scratch::new();

@@ -139,7 +139,7 @@ impl Long {
         command.args(["demo", "--no-kill", "--input", text.to_str().unwrap()]).env("TMPDIR", scratch.path("tmp"));
         let demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let long = Long { scratch, demo };
-        // Wait until a message was delivered everywhere.
+        // Wait until the client records events and all members run.
         let grown =
             |name: &str| long.files().iter().any(|file| file.ends_with(name) && file.metadata().unwrap().len() > 0);
         long.until(|| grown("c0.jsonl") && long.nodes().len() == 6);
@@ -158,7 +158,7 @@ impl Long {
         files
     }
 
-    /// Returns the processes whose command lines contain this test's directory.
+    /// Returns the members whose command lines contain this test's directory.
     fn nodes(&self) -> Vec<Pid> {
         let ours = self.scratch.path("tmp").into_os_string().into_string().unwrap();
         let pid = |entry: fs::DirEntry| {

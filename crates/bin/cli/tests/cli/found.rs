@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Time that is longer than a member takes to end after a request.
 const MOMENT: Duration = Duration::from_millis(1500);
 
-/// A running member of a cluster of one or two.
+/// A running member of a cluster of two.
 struct One {
     scratch: Scratch,
     cluster: String,
@@ -30,8 +30,8 @@ impl One {
         One { scratch: Scratch::new(), cluster: format!("{cluster}-{id}"), network, node: None }
     }
 
-    /// Writes a configuration in which the member's address ends with `last`. The address of the other member is always
-    /// the same.
+    /// Writes a configuration in which the member's address ends with `last`. The address of the other member ends with
+    /// `other`.
     fn config(&self, name: &str, fabric: &str, last: u8, other: u8) -> PathBuf {
         let (cluster, network) = (&self.cluster, &self.network);
         let key = self.scratch.file("cluster.key", "0123456789abcdef0123456789abcdef\n");

@@ -128,7 +128,7 @@ impl<'a> Apart<'a> {
         node.wait().unwrap();
     }
 
-    /// Runs the stages, from the first to that of the cell.
+    /// Starts the members, and does what the stage of the cell needs.
     fn run(&mut self) {
         MEMBERS.iter().for_each(|id| self.start(id));
         let stage = self.cell.stage;
@@ -166,7 +166,8 @@ impl Drop for Apart<'_> {
     }
 }
 
-/// Runs the cells whose fabric is `wanted`, and reports all that fail.
+/// Runs the cells whose fabric is `wanted`. Reports all whose flags have no effect or are not allowed. The first cell
+/// that fails otherwise ends the test.
 fn play(wanted: fn(&str) -> bool) {
     let whole = std::env::var_os("STENTOR_MATRIX").is_some_and(|part| part == "whole");
     let mut wrong = Vec::new();

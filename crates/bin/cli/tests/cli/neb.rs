@@ -1,4 +1,4 @@
-//! Tests of `stentor sim neb`, `demo --neb` and `bench neb`, and of `check` on the history of a broadcast.
+//! Tests of `stentor sim neb`, `demo --neb`, `bench neb` and `neb run`, and of `check` on the history of a broadcast.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

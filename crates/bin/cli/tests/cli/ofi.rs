@@ -62,7 +62,8 @@ fn named_provider_is_not_replaced_by_another() {
         "; available: ",
         "tcp;ofi_rxm",
     ]);
-    // The bare provider has no such endpoints. libfabric would substitute another one.
+    // The provider `tcp` alone has no endpoints of the type that the fabric needs. libfabric would substitute another
+    // provider.
     demo("tcp").refused(&["provider \"tcp\" was requested", "offers \"tcp;ofi_rxm\""]);
     let absent = run(["channel", "cat", "127.0.0.1:7396", "--fabric", "ofi", "--provider", "nothing"]);
     absent.refused(&there[..3]);

@@ -35,7 +35,7 @@ fn reached(text: &str) -> u64 {
     text.lines().last().and_then(line).and_then(number).unwrap_or(0)
 }
 
-/// Returns the lines of one client, which are empty, short, or as long as an eighth of a ring.
+/// Returns the lines of one client, which are nearly empty, short, or as long as an eighth of a ring.
 fn lines(client: usize) -> String {
     (0..LINES).map(|n| format!("{n} {}\n", "x".repeat([0, 50, 1900][(n * 7 + client + n / 5) % 3]))).collect()
 }

@@ -17,7 +17,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// which `leader show` must report the process. The process is continued once it is reported.
 const STOPPED: std::ops::Range<usize> = 50..300;
 
-/// Checks that both groups deliver all lines although a process is stopped, and that the histories are complete.
+/// Checks that both groups deliver all lines although a process is stopped, and that the histories pass the check.
 /// Returns the number of lines that the first member had delivered at the end of [`STOPPED`].
 fn deliver_while_stopped(name: &str) -> (Running, usize) {
     let mut running = Running::new(2, 3, SMALL);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs inside a guest with Soft-RoCE: the demos on verbs with one group, with two groups and a leader that is killed
+# Runs inside a guest with Soft-RoCE: the demos on verbs with one group and with two, in which a leader is killed
 # half-way, and the broadcast with a lying process. `cargo xtask` sets WORK, HERE and STENTOR.
 set -eu
 cd "$WORK"

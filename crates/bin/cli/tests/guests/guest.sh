@@ -15,7 +15,7 @@ if [ "$FABRIC" = roce ]; then
     $inside ip link set lo up
 fi
 for member in $MEMBERS; do $inside ip addr add "${member#*:}/16" dev vec0; done
-# Processes of this guest's last life may hold the tap for a moment.
+# Processes of this guest's previous life may hold the tap for a moment.
 tries=0
 until $inside ip link set vec0 up; do
     tries=$((tries + 1))

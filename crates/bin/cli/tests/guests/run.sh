@@ -85,13 +85,13 @@ start() { # GUEST LIFE
             "$work" "$stentor" "$fabric" "$n" "$2" "${members# }" "$lines" "$how"
         cat "$here/guest.sh"
     } >"$work/guest$n.sh"
-    # The guest runs in a separate session, so that all its processes can be found.
+    # The guest runs in a separate session.
     UML_TIMEOUT=900 setsid "$rxe/uml-run" "$work/guest$n.sh" \
         "vec0:transport=tap,ifname=tap$n,depth=128,gro=0,mac=02:00:00:00:77:0$n" >"$work/uml$n$2.log" 2>&1 &
     guest[$n]=$!
 }
 # Ends a guest like a power failure: its processes get no notice. The command lines of all of them contain the name of
-# the guest's tap. The guest's script, which is the first of them, cleans up afterwards.
+# the guest's tap. `uml-run`, which is the first of them, is not killed, and cleans up afterwards.
 power_off() { # GUEST
     local pid=${guest[$1]} line one tries=0 left
     while :; do
@@ -109,7 +109,8 @@ power_off() { # GUEST
     done
     wait "$pid" || true
 }
-# Prints the last complete line of a history, turned into the end record of its writer.
+# Removes an incomplete last line of a history, and appends a record that its writer crashed after the last complete
+# one.
 crashed() { # FILE
     [ -z "$(tail -c 1 "$1")" ] || sed -i '$d' "$1"
     tail -n 1 "$1" | sed -E 's/^(\{"t":[0-9]+,"p":"[^"]*","i":[0-9]+),.*/\1,"e":"crash"}/' >>"$1"

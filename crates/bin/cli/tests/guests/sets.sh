@@ -46,7 +46,7 @@ afar=$!
 until grep -qs "hosts ask" near.err && grep -qs "hosts ask" afar.err; do sleep 0.1; done
 STENTOR_SWITCH=10.0.0.101:7300 STENTOR_SWITCH_AFAR=10.0.0.101:7301 "$TEST" --ignored --nocapture --test-threads 1
 
-# Starts a cluster with these groups of three, whose client sends LINES lines to all groups.
+# Starts a cluster with these groups of three. Sets the destinations of its client and lists its members.
 cluster() { # NAME CONTROL GROUPS
     local group n
     mkdir -p "$1"

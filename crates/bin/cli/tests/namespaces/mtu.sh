@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs three members and a client over RoCEv2 on four hosts. The links have an MTU of 9000, or of 576, and later of
-# 1000. Either the hosts know the MTU, or only the bridge between them and its ports do, so that long packets are
-# dropped silently. A message longer than any packet must arrive each time, and the dropped packets must be reported.
+# Runs three members and a client over RoCEv2 on four hosts. The links have an MTU of 576, or one of 9000
+# that is later lowered to 1000. Either the hosts know the MTU, or only the bridge between them and its ports do, so
+# that long packets are dropped silently. A message longer than any packet must arrive each time, and the dropped
+# packets must be reported.
 #
 #   unshare -rnm mtu.sh STENTOR
 #

@@ -47,7 +47,7 @@ cast=$!
 pids="$pids $cast"
 
 delivered() { tail -n 1 "$folder/g1.$1.out" | sed -n 's/.*"n":\([0-9]*\).*/\1/p' | grep . || echo 0; }
-# Prints the member that leads with the largest ballot, according to the logs.
+# Prints the member that leads in the latest epoch, according to the logs.
 leader() {
     cat "$folder"/g1.*.err | sed -n 's/.*epoch \([0-9]*\): g1\.\([0-9]\) leads.*/\1 \2/p' | sort -n | tail -n 1 | cut -d ' ' -f 2
 }

@@ -41,7 +41,7 @@ fn demonstration_with_a_killed_leader_keeps_every_property() {
     assert!(shown["killed"].is_string() && shown["leader_changes"].as_u64() > Some(0), "{shown:#}");
 }
 
-/// A bench that kills leaders under load, and the directory with its files.
+/// A bench that kills members under load, and the directory with its files.
 struct Trial {
     bench: Child,
     directory: PathBuf,

@@ -1,8 +1,8 @@
 //! Runs every command under a limited resource: a matrix of limits × commands, one cell per line, in `matrix.txt`.
 //!
-//! The step `operators` runs the cells that are marked `ci`. With `STENTOR_MATRIX=whole` all cells run
-//! (`cargo xtask nightly`). The commands run as a separate user that is not root. Each cell first shows that its limit
-//! is effective, and fails if the machine does not allow the limit.
+//! The step `operators` runs the cells that are marked `ci`. With `STENTOR_MATRIX=whole` all cells run (`cargo xtask
+//! nightly`). If the test runs as root, the commands of each cell run as a separate user. Each cell first shows that
+//! its limit is effective, and fails if the machine does not allow the limit.
 
 mod bound;
 mod play;
@@ -95,8 +95,8 @@ fn all(cells: &[Cell<'_>]) {
     assert!(wrong.is_empty(), "{} of {} cells:\n{}", wrong.len(), cells.len(), wrong.join("\n"));
 }
 
-/// Runs a test again in a process with a separate mount namespace. Returns whether the caller has to run the test
-/// itself: it is that process, or the machine allows no such namespace.
+/// Runs a test again in another process, which has a separate mount namespace if the machine allows one. Returns
+/// whether the caller is that process and has to run the test itself.
 fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;

@@ -27,7 +27,8 @@ pub(super) struct Ended {
     pub(super) said: String,
 }
 
-/// A process whose output is read by threads. The output does not go to files, because files may be limited.
+/// A process whose output is read by threads. The output goes to a file only in cells that test that, because files may
+/// be limited.
 struct Actor {
     child: Child,
     out: Arc<Mutex<Vec<u8>>>,

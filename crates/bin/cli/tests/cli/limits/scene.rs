@@ -198,7 +198,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // The other mounts end with the mount namespace.
+        // Other cells use the same mount namespace.
         if matches!(self.bound, Bound::Room(_) | Bound::ReadOnly) {
             let _ = Command::new("umount").args(["-l", self.place().to_str().unwrap()]).status();
         }

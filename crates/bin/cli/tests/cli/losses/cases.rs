@@ -200,8 +200,8 @@ fn one_is_left(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &[], false, what)
 }
 
-/// Kills each member of the first group in turn and starts it again at once. Returns the pause between two members, in
-/// milliseconds.
+/// Once or twice, kills each member of the first group in turn and starts it again at once. Returns the pause between
+/// two members, in milliseconds.
 fn restart_each(scene: &mut Scene, draw: &mut Draw) -> u64 {
     let gap = [0, 5, 20, 60, 200][draw.below(5) as usize];
     let mut order = members(1);
@@ -253,8 +253,8 @@ fn too_fast(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &anew, false, what)
 }
 
-/// Like `too_fast`, but there is no other group. The last member that remembers the group is stopped, and the group
-/// begins anew.
+/// Like `too_fast`, but there is no other group. If the group does not come back, the members that remember it are
+/// killed and started again, and the group begins anew.
 fn the_only_one_too_fast(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = Scene::begin(draw, 1, "")?;
     scene.until_works()?;

@@ -49,7 +49,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Starts all members and waits until the groups work.
+    /// Starts all members.
     pub(super) fn begin(draw: &mut Draw, groups: usize, more: &str) -> Result<Self, String> {
         let scratch = Scratch::new();
         let (name, network) = (format!("loss-{}-{}", std::process::id(), draw.seed), draw.network());
@@ -230,7 +230,7 @@ impl Scene {
     }
 
     /// Resets a group as an operator does. Without `--ends` the command changes nothing and lists the choices. Returns
-    /// how long the reset took from the command until its end.
+    /// how long the command took that resets the group.
     pub(super) fn reset(&self, group: usize, empty: bool) -> Result<Duration, String> {
         let name = format!("g{group}");
         let told = self.command(&["group", "reset", "--group", &name]);
@@ -248,9 +248,9 @@ impl Scene {
         if done.code == 0 { Ok(since.elapsed()) } else { Err(format!("{words:?}: {}{}", done.stderr, self.state())) }
     }
 
-    /// Waits until all groups work, all messages are settled and none is undelivered. Then a new client multicasts to
-    /// all groups, and all members deliver its line and end without an error. `anew` lists the groups that began anew.
-    /// Returns the time until all messages were settled.
+    /// Ends the clients, and waits until all groups work, all messages are settled and none is undelivered. Then a new
+    /// client multicasts to all groups, all members deliver its line, and they are told to end. `anew` lists the groups
+    /// that began anew. Returns the time until all messages were settled.
     pub(super) fn conclude(&mut self, anew: &[usize]) -> Result<Duration, String> {
         let since = Instant::now();
         self.end_clients(anew)?;

@@ -1,4 +1,5 @@
-//! Broken streams for a command. Each constructor first checks that its stream behaves as intended.
+//! Streams for a command: empty, full, or without a reader. The constructors check that a stream behaves as intended if
+//! it differs from an ordinary one.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
