@@ -26,7 +26,8 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn new(groups: usize, replicas: usize, limits: &str) -> Self {
         let scratch = Scratch::new();
-        // Each cluster has a unique name, because `stentor stop` ends processes by the name of their cluster.
+        // Each cluster has a unique name, because commands look for the members on this host by the name of their
+        // cluster.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let cluster = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut text = format!(
