@@ -4,7 +4,7 @@
 # Usage: broken.sh list                   lists the names
 #        broken.sh create NAME DIRECTORY  makes the cluster in an empty directory, starts it, and prints the complaints of its users;
 #                                         a number in place of the name hides what is broken
-#        broken.sh judge DIRECTORY        prints the output of the commands; exit code 0 if the cluster works, otherwise 1 or 3
+#        broken.sh judge DIRECTORY        prints the output of the commands; exit code 0 only if the cluster works
 #        broken.sh mend DIRECTORY         repairs the cluster as an operator would
 #        broken.sh end DIRECTORY          ends its processes
 # STENTOR is the command, by default `stentor`. PATIENCE is the number of seconds after which `judge` gives up, by
