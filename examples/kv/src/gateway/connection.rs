@@ -526,6 +526,8 @@ impl Connection {
     /// Returns an error if the connection is broken, or if it is closing and all replies are written. In both cases the
     /// caller closes the connection.
     pub(super) fn write(&mut self) -> io::Result<()> {
+        // Requests may be left that were not started because of the unread replies.
+        let was_full = self.is_full();
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -538,7 +540,7 @@ impl Connection {
         self.output.clear();
         self.output.shrink_to(KEPT);
         self.sent = 0;
-        let is_over = (self.closing || self.ended) && self.missing == 0;
+        let is_over = (self.closing || (self.ended && !was_full)) && self.missing == 0;
         if is_over { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 }

@@ -1,9 +1,11 @@
 //! The queues in which items of many clients wait for a group, and the batches in which they are sent.
 //!
 //! # Invariants
-//! - Items of one client to one group keep their order: they are in one batch, or a later item is not sent before the
-//!   earlier ones are answered. [`Connection`](super::connection) ensures this. Within a queue no item overtakes
-//!   another.
+//! - Items of one client to one group take effect in their order. The items of a burst are adjacent in a queue, and
+//!   [`Connection`](super::connection) begins no other burst meanwhile. A batch has whole bursts. If a burst does not fit
+//!   into a batch, the queue is *held*: its next batch is sent only when the part of the burst is answered. Otherwise
+//!   items that a reply has no room for would be carried out after later items of the same burst.
+//! - Within a queue no item overtakes another.
 //! - No group has applied a refused batch, so its items return to the front of the queue.
 
 use std::collections::{HashMap, VecDeque};
@@ -46,25 +48,43 @@ struct Queue {
     from: usize,
     /// Number of batches in flight.
     under_way: usize,
+    /// `true` while a batch is in flight that ends within a burst.
+    held: bool,
 }
 
 impl Queue {
+    /// Returns whether a batch can be sent now.
+    fn may_send(&self) -> bool {
+        !self.waiters.is_empty() && !self.held && self.under_way < UNDER_WAY
+    }
+
     fn push(&mut self, waiter: Waiter, item: &[u8]) {
         self.waiters.push_back((waiter, item.len() as u32));
         self.bytes.extend_from_slice(item);
     }
 
-    /// Moves items from the queue to the next batch.
+    /// Moves whole bursts from the queue to the next batch, or a part of a burst that does not fit.
     fn take(&mut self, batch: &mut Batch) {
-        let mut bytes = 0;
-        while batch.waiters.len() < MOST_ITEMS
-            && let Some((waiter, length)) = self.waiters.front()
-            && (bytes + *length as usize <= MOST_BYTES || batch.waiters.is_empty())
-        {
-            batch.waiters.push(*waiter);
+        // The numbers of items and bytes that fit, and how many of them are whole bursts.
+        let (mut count, mut bytes, mut whole) = (0, 0, (0, 0));
+        let mut last = None;
+        batch.is_part = false;
+        for (waiter, length) in &self.waiters {
+            let burst = (waiter.connection, waiter.generation);
+            if last.replace(burst) != Some(burst) {
+                whole = (count, bytes);
+            }
+            if count == MOST_ITEMS || (count > 0 && bytes + *length as usize > MOST_BYTES) {
+                batch.is_part = whole.0 == 0;
+                if whole.0 > 0 {
+                    (count, bytes) = whole;
+                }
+                break;
+            }
+            count += 1;
             bytes += *length as usize;
-            self.waiters.pop_front();
         }
+        batch.waiters.extend(self.waiters.drain(..count).map(|(waiter, _)| waiter));
         batch.payload.extend((batch.waiters.len() as u16).to_le_bytes());
         batch.payload.extend_from_slice(&self.bytes[self.from..self.from + bytes]);
         self.from += bytes;
@@ -95,6 +115,8 @@ pub(super) struct Batch {
     payload: Vec<u8>,
     /// `true` if the batch was made by [`push_alone`](Queues::push_alone).
     alone: bool,
+    /// `true` if the burst of the last item continues in the queue.
+    is_part: bool,
 }
 
 impl Batch {
@@ -150,7 +172,7 @@ impl Queues {
     pub(super) fn push_alone(&mut self, to: Vec<u16>, changes: bool, waiter: Waiter, item: &[u8]) {
         let payload = [&1u16.to_le_bytes()[..], item].concat();
         let how = if changes { How::Ordered } else { How::Query };
-        self.spread.push_back(Batch { to, how, waiters: vec![waiter], payload, alone: true });
+        self.spread.push_back(Batch { to, how, waiters: vec![waiter], payload, alone: true, is_part: false });
     }
 
     fn batch(&mut self, group: u16, how: How) -> Batch {
@@ -160,6 +182,7 @@ impl Queues {
             waiters: Vec::new(),
             payload: Vec::new(),
             alone: false,
+            is_part: false,
         });
         batch.to.push(group);
         batch.how = how;
@@ -182,15 +205,16 @@ impl Queues {
         for group in 0..self.groups.len() as u16 {
             for (kind, how) in [(0, How::Ordered), (1, How::Leader)] {
                 loop {
-                    let queue = &self.groups[usize::from(group)][kind];
-                    if queue.waiters.is_empty() || queue.under_way >= UNDER_WAY {
+                    if !self.groups[usize::from(group)][kind].may_send() {
                         break;
                     }
                     let mut batch = self.batch(group, how);
                     self.groups[usize::from(group)][kind].take(&mut batch);
                     match backend.send(&batch.to, &batch.payload, how) {
                         Ok(name) => {
-                            self.groups[usize::from(group)][kind].under_way += 1;
+                            let queue = &mut self.groups[usize::from(group)][kind];
+                            queue.under_way += 1;
+                            queue.held = batch.is_part;
                             self.under_way.insert(name, batch);
                             any = true;
                         }
@@ -228,8 +252,8 @@ impl Queues {
 
     /// Returns whether an item is waiting that could be sent now.
     pub(super) fn is_waiting(&self) -> bool {
-        let waits = |queue: &Queue| !queue.waiters.is_empty() && queue.under_way < UNDER_WAY;
-        self.groups.iter().flatten().any(waits) || (!self.spread.is_empty() && self.spread_under_way < SPREAD_UNDER_WAY)
+        self.groups.iter().flatten().any(Queue::may_send)
+            || (!self.spread.is_empty() && self.spread_under_way < SPREAD_UNDER_WAY)
     }
 
     /// Removes a batch that is no longer in flight, and returns it.
@@ -237,7 +261,9 @@ impl Queues {
         let batch = self.under_way.remove(&name)?;
         match batch.to[..] {
             [group] if !batch.alone => {
-                self.groups[usize::from(group)][usize::from(batch.how == How::Leader)].under_way -= 1;
+                let queue = &mut self.groups[usize::from(group)][usize::from(batch.how == How::Leader)];
+                queue.under_way -= 1;
+                queue.held &= !batch.is_part;
             }
             _ => self.spread_under_way -= 1,
         }
@@ -304,4 +330,43 @@ impl Queues {
 /// Returns whether the refusal is temporary.
 fn is_passing(why: Refused) -> bool {
     matches!(why, Refused::Busy(_) | Refused::Unavailable(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(bursts: &[(u32, usize, usize)]) -> Queue {
+        let mut queue = Queue::default();
+        for (connection, items, bytes) in bursts {
+            for slot in 0..*items as u32 {
+                let waiter = Waiter { connection: *connection, generation: 0, slot, since: Instant::now() };
+                queue.push(waiter, &vec![0; *bytes]);
+            }
+        }
+        queue
+    }
+
+    /// Returns the number of items of each batch, and whether its last burst continues.
+    fn batches(mut queue: Queue) -> Vec<(usize, bool)> {
+        let mut all = Vec::new();
+        while !queue.waiters.is_empty() {
+            let mut batch = Queues::new(1).batch(0, How::Ordered);
+            queue.take(&mut batch);
+            all.push((batch.waiters.len(), batch.is_part));
+        }
+        all
+    }
+
+    #[test]
+    fn batches_have_whole_bursts_or_a_part_of_one() {
+        assert_eq!(batches(queue(&[(1, 500, 8), (2, 12, 8)])), [(512, false)]);
+        assert_eq!(batches(queue(&[(1, 500, 8), (2, 13, 8), (3, 1, 8)])), [(500, false), (14, false)]);
+        assert_eq!(
+            batches(queue(&[(1, 1, 8), (2, 1024, 8), (3, 1, 8)])),
+            [(1, false), (512, true), (512, false), (1, false)]
+        );
+        assert_eq!(batches(queue(&[(1, 3, 20 << 10), (2, 1, 8)])), [(1, true), (1, true), (2, false)]);
+        assert_eq!(batches(queue(&[(1, 1, 64 << 10), (2, 1, 64 << 10)])), [(1, false), (1, false)]);
+    }
 }

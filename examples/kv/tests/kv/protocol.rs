@@ -142,6 +142,7 @@ fn cluster_answers_as_redis_does() {
     keys_end(&mut client);
     scans(&mut client);
     pipelines(&mut client);
+    long_burst(&mut client);
     long_values(&mut client);
 }
 
@@ -211,6 +212,33 @@ fn pipelines(client: &mut Connection) {
     }
 }
 
+/// Pipelines a burst that does not fit into one batch, and whose first part has more replies than fit into one reply of
+/// the group. Each request must see the effects of the earlier requests all the same.
+fn long_burst(client: &mut Connection) {
+    let long = "v".repeat(4096);
+    assert_eq!(client.ask(&format!("SET {{b}}long {long}")), "+OK");
+    for round in 0..20 {
+        let mut bytes = Vec::new();
+        let mut expected = Vec::new();
+        for n in 0..900 {
+            let (line, reply) = match n {
+                400 => (format!("SET {{b}}x {round}"), "+OK".to_owned()),
+                700 => ("GET {b}x".to_owned(), round.to_string()),
+                n if n % 8 == 0 => ("GET {b}long".to_owned(), long.clone()),
+                _ => ("STRLEN {b}long".to_owned(), ":4096".to_owned()),
+            };
+            bytes.extend_from_slice(line.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+            expected.push(reply);
+        }
+        client.write(&bytes).unwrap();
+        for (at, expected) in expected.iter().enumerate() {
+            let reply = in_words(&client.reply().unwrap());
+            assert!(reply == *expected, "round {round}, {at}: {}", &reply[..reply.len().min(60)]);
+        }
+    }
+}
+
 /// Checks values of up to 64 KiB, whose answers together do not fit into one reply of a group.
 fn long_values(client: &mut Connection) {
     let long = "v".repeat(65_536);
@@ -272,6 +300,23 @@ fn client_that_shuts_down_its_side_receives_its_replies() {
     client.write(b"SET a 1\r\nINCR a\r\n").unwrap();
     client.end_output();
     assert_eq!((client.reply().unwrap(), client.reply().unwrap()), (b"+OK\r\n".to_vec(), b":2\r\n".to_vec()));
+    assert!(client.reply().is_err(), "the connection is closed");
+}
+
+/// A client shuts down its side while so many replies are unread that its last requests are not started yet.
+#[test]
+fn client_that_shuts_down_with_many_unread_replies_receives_all() {
+    const ASKED: usize = 1100;
+    let gateway = Gateway::start(&["--alone", "1"], 0);
+    let mut client = Connection::to(gateway.port);
+    let value = "v".repeat(20_000);
+    assert_eq!(client.ask(&format!("SET a {value}")), "+OK");
+    client.write(&b"GET a\r\n".repeat(ASKED)).unwrap();
+    client.end_output();
+    std::thread::sleep(Duration::from_millis(300));
+    for at in 0..ASKED {
+        assert_eq!(in_words(&client.reply().unwrap_or_else(|error| panic!("reply {at}: {error}"))), value);
+    }
     assert!(client.reply().is_err(), "the connection is closed");
 }
 
