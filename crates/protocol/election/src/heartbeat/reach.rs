@@ -6,8 +6,8 @@ use crate::mutant::mutant;
 /// Longest pause after a resignation, as a multiple of the longest timeout. Each pause is twice the one before, up to
 /// this limit.
 const LONGEST_PAUSE: u64 = 8;
-/// Maximum number of consecutive failed reigns after which a leader that resigns does not pause. A reign fails if the
-/// leader never reaches a majority for the longest timeout without interruption.
+/// Number of resignations that are not followed by a pause. The count restarts once the process has led and reached a
+/// majority for the longest timeout without interruption.
 const FREE_RETURNS: u32 = 2;
 
 /// Contact of this process with a majority.
