@@ -73,7 +73,8 @@ fn logged(step: &Step, command: &mut Command) -> Result<()> {
     }
 }
 
-/// Returns the error of a step's process: the text after the last line that begins with `error: `.
+/// Returns the error in the output of a step's process: the text from the last line that begins with `error: ` to the
+/// end, without that prefix. Returns `None` if there is no such line.
 fn reason(text: &str) -> Option<&str> {
     let text = text.trim_end();
     text.rfind("\nerror: ").map_or(text, |at| &text[at + 1..]).strip_prefix("error: ")

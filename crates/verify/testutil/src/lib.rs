@@ -20,10 +20,10 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Reads a number from an environment variable, such as the seed of a longer run. Returns `default` if the variable is
-/// not set.
+/// not set, or is not UTF-8.
 ///
 /// # Panics
-/// Panics if the variable is not a number.
+/// Panics if the variable is UTF-8 but not a number.
 #[must_use]
 pub fn number_of_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))

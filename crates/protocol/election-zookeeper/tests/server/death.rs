@@ -44,7 +44,8 @@ fn next_candidate_leads_after_the_session_of_a_killed_leader() {
         took.push(group.until("p0 leads", |group| group.0[0].leader() == Some((2, 0))));
         let all = group.until("p1 follows", |group| group.0[1].leader() == Some((2, 0)));
         assert!(all < SESSION, "the next candidate must learn it from the node before its own: {all:?}");
-        // A candidate may also not be woken at all, if the session ended just when it read the line anyway.
+        // Each candidate is woken at most once. It is not woken at all if the session ends while the candidate does one
+        // of its periodic reads of the line.
         assert!(group.wakes().iter().zip(&woken).all(|(after, before)| after - before <= 1));
     }
     took.sort_unstable();
