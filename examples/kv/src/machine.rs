@@ -136,7 +136,7 @@ impl Machine {
         item.arguments.count() > 0 && keys.into_iter().all(|key| !self.store.partition.has(key))
     }
 
-    /// Carries out an item that is not a transaction.
+    /// Carries out one command: an item of a batch that is not a transaction, or an item of a transaction.
     fn item(&mut self, at: Place, item: &Item<'_>, out: &mut impl Sink) {
         if !item.op.is_write() {
             return self.query(at.time, item, out);

@@ -76,7 +76,8 @@ fn judge(writes: &[WriteAttempt], stopped: usize) -> ExitCode {
     }
 }
 
-/// The directory, the resource and the clock that all processes of the demonstration share.
+/// The surroundings of the demonstration's processes: their common directory, their starter and the resource server.
+/// Printed times count from `begin`.
 struct Stage {
     directory: Directory,
     starter: Starter,

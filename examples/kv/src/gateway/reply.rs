@@ -67,7 +67,8 @@ fn write_shape(shape: &Shape, parts: &[Part<'_>], groups: u16, writer: &mut Writ
     Some(())
 }
 
-/// Writes a value with all values that it contains. Returns the bytes after them.
+/// Writes the value at the beginning of `bytes`, and its elements if it is an array. Returns the bytes after them, or
+/// `None` if a value is not permitted here: an element must be bytes or nil.
 fn write_plain<'a>(bytes: &'a [u8], writer: &mut Writer<'_>) -> Option<&'a [u8]> {
     let (value, mut rest) = Value::read(bytes)?;
     match value {
