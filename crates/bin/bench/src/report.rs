@@ -154,7 +154,8 @@ impl Row {
         Row { due_per_s: Some(due_per_s), ..self.with_rate(median(rates.iter().copied())) }
     }
 
-    /// Returns whether the row and its bound have a rate. Otherwise they have a latency.
+    /// Returns whether the main figure of the row is a rate; otherwise it is a latency. The unit of the bound decides.
+    /// Without a bound, the row must have a rate, but neither latencies nor a fixed rate.
     fn is_rate(&self) -> bool {
         let bare = self.msgs_per_s.is_some() && self.p50_us.is_none() && self.due_per_s.is_none();
         self.bound.as_ref().map_or(bare, |bound| bound.unit == "msgs/s")

@@ -1,4 +1,4 @@
-//! Errors, one type per kind of call. Each message names the request, the obstacle and the remedy.
+//! Errors, one type per kind of call. Each message names the obstacle, and some name a remedy.
 
 use thiserror::Error;
 

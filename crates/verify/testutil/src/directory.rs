@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A fresh, empty directory, which is removed with its content on drop.
 ///
-/// Only the current user may enter it, and its path is short enough for the address of a Unix socket.
+/// Only the current user may enter it. Its name has at most 31 bytes, because a Unix socket's path has at most 107.
 #[derive(Debug)]
 pub struct TempDir(PathBuf);
 

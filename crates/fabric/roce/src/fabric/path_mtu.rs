@@ -5,8 +5,9 @@
 //! then breaks, and its peer reconnects at once.
 //!
 //! # States of a peer
-//! - *Unlimited* → *suspected* of the next smaller path MTU: a queue pair whose long packets were not answered breaks.
-//!   The suspected limit already applies to the next connection.
+//! - Any state → *suspected*: a queue pair whose long packets were not answered breaks. The suspected limit is the next
+//!   path MTU below that of the queue pair, and already applies to the next connection. If a limit that is as small or
+//!   smaller is in force, the state does not change.
 //! - *Suspected* → *limited* to that path MTU: the peer reconnects within [`SOON`].
 //! - *Suspected* → *unlimited*: the peer reconnects later. It may have been stopped, so that it answered no packet at
 //!   all.
