@@ -82,10 +82,10 @@ pub enum Event<'a> {
     /// All groups have answered a command of the session. `refused` is the first group that did not agree.
     ///
     /// After `Open` the session is open only if all groups agreed. After `Widen` the new groups are used only if all
-    /// agreed. After `TakeUp` the session is open if at least one group agreed and no other group still knows the
-    /// session. If no group knows the session, it no longer exists. If a group knows the session and refused, `refused`
-    /// is the first such group, and the session must be taken up again with another word. A group in which the session
-    /// had expired and was opened again counts as a group that does not know the session.
+    /// agreed. A used group in which the session had expired counts as one that does not know the session, although the
+    /// widening opened it again. After `TakeUp` the session is open if a group agreed and no group that knows the
+    /// session refused. If one did, `refused` is the first such group, and the session must be taken up again with
+    /// another word. If no group knows the session, it no longer exists.
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
