@@ -15,7 +15,7 @@ use zookeeper_client::{Client, EventType, SessionState, StateWatcher, WatchedEve
 use crate::line::{Place, line};
 use crate::worker::{Command, Pause, Worker};
 
-/// Maximum number of consecutive rounds that are repeated without a pause because the line of candidates changed.
+/// Maximum number of consecutive rounds that are repeated without a pause because of `Fault::Again`.
 const HASTE: u32 = 20;
 /// First pause before the line of candidates is read again if its first candidate has not claimed leadership yet.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -23,7 +23,8 @@ const GLANCE: Duration = Duration::from_millis(5);
 /// Reason why a round was not completed.
 #[derive(Debug)]
 enum Fault {
-    /// The line of candidates changed during the round, so the round must be repeated.
+    /// The round must be repeated. Another process changed a node during the round, or the round itself changed the
+    /// line of candidates or began to watch the register.
     Again,
     /// A request failed. The next one may succeed.
     Failed(String),

@@ -11,8 +11,8 @@ use super::{Fault, Session, Watch};
 use crate::line::{Register, claimed};
 
 impl Session<'_> {
-    /// Sends a request and waits for the answer. Returns [`Fault::Again`] for an error that shows that the line of
-    /// candidates has changed since it was read.
+    /// Sends a request and waits for the answer. Returns [`Fault::Again`] if a node is missing, exists already, or has
+    /// another version than the request names.
     pub(super) async fn ask<T>(&self, what: &str, request: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
         self.worker.status(|status| status.requests += 1);
         let limit = self.limit();
