@@ -33,8 +33,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Adds one item to `code` for each Rust block of a page. The item is an `impl` if a comment `methods of TYPE: RUST` is
-/// above the block, and a function otherwise.
+/// Adds one item to `code` for each Rust block of a page. A comment above the block can contain Rust code that the page
+/// does not show.
+///
+/// With the comment `<!-- methods of TYPE: RUST -->` the item is an `impl TYPE` that contains the block. The
+/// declarations `RUST` precede the `impl`. Otherwise the item is a function that contains the block. With the comment
+/// `<!-- code: RUST -->`, the statements `RUST` precede the block in the function.
 fn add_page(code: &mut String, page: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     let (mut above, mut lines) = (String::new(), text.lines().enumerate());
     while let Some((at, line)) = lines.next() {
