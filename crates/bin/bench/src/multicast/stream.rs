@@ -23,7 +23,7 @@ const CONTROL_BYTES: usize = 40;
 /// Length of a body besides its payload, in bytes: its destinations and its number.
 const AROUND_BODY: usize = 2 * WORD;
 
-/// Largest size of the bodies in flight from a client to a member, in bytes. At least four bodies are permitted.
+/// Largest size of the bodies in flight from one client to one member, in bytes.
 const RING_BYTES: usize = 64 << 20;
 
 /// Returns the rings that the steps need.
@@ -32,8 +32,8 @@ pub(super) fn rings(cluster: &Cluster) -> Vec<RingSpec> {
     let (members, clients) = (cluster.members(), usize::from(cluster.clients));
     let window = cluster.setting.window.max(1) as usize;
     let mut rings = Vec::new();
-    // Rings for messages of a megabyte have fewer slots than a large window. 64 MiB in flight to a member are always
-    // enough.
+    // Rings for messages of a megabyte have fewer slots than a large window. 64 MiB in flight from one client to one
+    // member are always enough.
     let bodies = window.min((RING_BYTES / (cluster.setting.bytes as usize + AROUND_BODY)).max(4));
     let mut ring = |writer: usize, reader: usize, step: usize| {
         let (bytes, slots) = match step {
