@@ -6,6 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 use stentor_support::Failure;
 
+use crate::samples::median;
+
 /// The parts of a document that are compared. All other parts are ignored, and may differ between versions.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Document {
@@ -44,6 +46,8 @@ pub(super) struct Row {
     /// Median latency in microseconds, or messages per second, of each round.
     pub(super) of_rounds: Vec<f64>,
     bound: Option<Bound>,
+    #[serde(default)]
+    msgs_per_s: Option<f64>,
     p50_us: Option<f64>,
 }
 
@@ -67,9 +71,12 @@ struct FailedWhat {
 pub(super) type Key = (String, u64);
 
 impl Row {
-    /// Returns whether the row has a rate. Otherwise it has a latency.
+    /// Returns whether the figures of the rounds are rates. Otherwise they are latencies. The unit of the bound decides.
+    /// Without a bound, they are rates if the row has no latency, or if their median is the row's rate.
     pub(super) fn is_rate(&self) -> bool {
-        self.bound.as_ref().map_or(self.p50_us.is_none(), |bound| bound.unit != "us")
+        let median_is = |rate: f64| (median(self.of_rounds.iter().copied()) - rate).abs() <= rate * 1e-9;
+        let bare = || self.p50_us.is_none() || self.msgs_per_s.is_some_and(median_is);
+        self.bound.as_ref().map_or_else(bare, |bound| bound.unit != "us")
     }
 
     /// Returns the cost of each round: its latency, or the inverse of its rate.
@@ -140,6 +147,19 @@ pub(super) mod tests {
 
     pub(in super::super) fn parsed(wait: &str, rows: &[(&str, &str, &[f64])]) -> Document {
         Document::parse(&document(wait, rows)).unwrap()
+    }
+
+    /// `bench cluster` has no bound. With several messages in flight its rounds have rates, although rows have latencies.
+    #[test]
+    fn rows_without_a_bound_have_rates_if_the_rounds_do() {
+        let row = |figures: &str, rate: &str| -> Row {
+            let text =
+                format!(r#"{{"name": "", "bytes": 8, "p50_us": 5.0, "of_rounds": {figures}, "msgs_per_s": {rate}}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        assert!(row("[2000.5, 1000.5, 3000.5]", "2000.5").is_rate());
+        assert!(!row("[4.0, 5.0, 6.0]", "200000.0").is_rate());
+        assert!(!row("[4.0]", "null").is_rate());
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn switch_copies_although_a_leader_dies_and_packets_are_lost() {
     let lines = ["demo", "--fabric", "roce", "--switch", "--messages-limit", "1200", "--json"];
     let ran = run([&lines[..], &["--drop-chance", "0.01"]].concat());
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stderr.contains("sets are written to by one write"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("one write reaches all members of a set"), "{}", ran.stderr);
     let document = ran.document("demo");
     for (property, verdict) in document["properties"].as_object().unwrap() {
         assert_eq!(verdict, "ok", "{property}: {document:#}");
