@@ -1,4 +1,8 @@
 //! Construction of a responder's packets.
+//!
+//! Invariant: each repeated response to a READ or atomic is marked as sent before (`Outbox::again`), so it leaves
+//! outside of runs. Otherwise repeated responses of equal length would form a run again, and a path that drops packets
+//! of runs would drop them again.
 
 use stentor_wire::{Aeth, Bth, Headers, NakCode, Position, Psn, Repr, Response, Syndrome};
 
@@ -17,8 +21,11 @@ impl Responder {
                 make(making, *psn, Response::Acknowledge(aeth));
                 self.answers.pop_front();
             }
-            Reply::Atomic(AtomicResult { psn, value, msn, .. }) => {
+            Reply::Atomic(AtomicResult { psn, value, msn, again }) => {
                 make(making, *psn, Response::Atomic(Aeth { syndrome: Syndrome::ACK, msn: *msn }, *value));
+                if *again {
+                    making.out.again();
+                }
                 self.answers.pop_front();
             }
             Reply::Read(reading) => {
@@ -82,19 +89,19 @@ fn make_read(making: &mut Making<'_>, domain: ProtectionDomain, reading: &Readin
 #[cfg(test)]
 mod tests {
     use stentor_fabric::{Access, QpConfig, QpKind};
-    use stentor_wire::{Envelope, Reth, RnrTimer};
+    use stentor_wire::{AtomicEth, Envelope, Reth, RnrTimer};
 
     use super::super::{Arrival, Check, Endpoint, Outbox, Path};
     use super::*;
 
-    /// Like a repeated request, a repeated READ response must be sent outside of runs. The first response may have been
-    /// lost because a device on the path drops packets of runs.
+    /// Like a repeated request, a repeated response to a READ or atomic must be sent outside of runs. The first
+    /// response may have been lost because a device on the path drops packets of runs.
     #[test]
     fn a_repeated_response_leaves_outside_of_runs() {
         let (here, there) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let mut endpoint = Endpoint::new();
         let region = endpoint.memory_mut().register(128, 0);
-        let rkey = endpoint.memory_mut().grant(region, ProtectionDomain(1), Access::Read, 1).unwrap();
+        let rkey = endpoint.memory_mut().grant(region, ProtectionDomain(1), Access::Atomic, 1).unwrap();
         let config = QpConfig { kind: QpKind::Reliable, send_depth: 4, recv_depth: 4, merges: false };
         let qp = endpoint.create(5, ProtectionDomain(1), config).unwrap();
         endpoint.init(qp).unwrap();
@@ -107,17 +114,25 @@ mod tests {
             min_rnr_timer: RnrTimer::from_code(1),
         };
         endpoint.ready_to_receive(qp, path).unwrap();
-        let headers = Headers::ReadRequest(Reth { va: 0, rkey, bytes: 768 });
-        let repr = Repr { bth: Bth::new(5, Psn::new(1)), headers, payload_bytes: 0 };
-        let mut transport = vec![0; repr.packet_bytes()];
-        repr.emit(&mut transport).unwrap();
         let envelope = Envelope::plain(there, 0xc000, here).unwrap();
-        envelope.seal(&mut transport);
+        let atomic = AtomicEth { va: 0, rkey, swap_add: 1, compare: 0 };
+        // A READ with three response packets (PSNs 1 to 3), and two atomics.
+        let requests = [
+            (1, Headers::ReadRequest(Reth { va: 0, rkey, bytes: 768 })),
+            (4, Headers::FetchAdd(atomic)),
+            (5, Headers::CompareSwap(atomic)),
+        ];
         let mut out = Outbox::new(8);
         for again in [false, true] {
-            endpoint.receive(0, &Arrival { envelope, transport: &transport, check: Check::Whole });
+            for (psn, headers) in requests {
+                let repr = Repr { bth: Bth::new(5, Psn::new(psn)), headers, payload_bytes: 0 };
+                let mut transport = vec![0; repr.packet_bytes()];
+                repr.emit(&mut transport).unwrap();
+                envelope.seal(&mut transport);
+                endpoint.receive(0, &Arrival { envelope, transport: &transport, check: Check::Whole });
+            }
             endpoint.transmit(0, &mut out);
-            assert_eq!(out.told().map(|(_, _, again)| again).collect::<Vec<_>>(), [again; 3]);
+            assert_eq!(out.told().map(|(_, _, again)| again).collect::<Vec<_>>(), [again; 5]);
             out.clear();
         }
     }
