@@ -1,4 +1,13 @@
 //! Acknowledgements, responses and timers. They determine which requests are complete and which packets are sent again.
+//!
+//! Invariant: only a move of `una` is progress, which resets the retries and restarts the timers. Two reports of the
+//! peer are no progress:
+//! - A negative acknowledgement of the packet at `una`. A "receiver not ready" NAK nevertheless resets the retries of
+//!   timeouts, because the peer answers that packet.
+//! - An answer to a later packet while the response at `una` is missing. A responder answers in the order of PSNs, so
+//!   the answer implies that the missing response was lost (InfiniBand specification: implied NAK). It does not show
+//!   that the path delivers this response: a path that drops long packets drops responses to READs and delivers
+//!   acknowledgements. If these reset the retries, such a READ would be repeated for ever.
 
 use stentor_fabric::Status;
 use stentor_wire::{NakCode, Packet, Psn, Response, RnrTimer, Syndrome};
@@ -64,22 +73,25 @@ impl Requester {
 
     /// Handles an acknowledgement: all requests up to `psn` were executed.
     fn acknowledge(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
-        if !self.retire(psn.next(), hearing.completions) {
-            // An earlier READ or atomic has no response yet. The peer sent the response before this acknowledgement, so
-            // the response counts as lost.
+        if !self.advance(psn.next(), hearing) {
             self.lost(self.una, hearing);
         }
-        self.progress(hearing.now);
     }
 
     fn sequence_error(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
         hearing.counters.sequence_naks_received += 1;
+        self.advance(psn, hearing);
+        self.lost(self.una, hearing);
+    }
+
+    /// Removes all requests before `until`, as [`Requester::retire`] does, and records progress if `una` moved.
+    fn advance(&mut self, until: Psn, hearing: &mut Hearing<'_>) -> bool {
         let before = self.una;
-        self.retire(psn, hearing.completions);
+        let complete = self.retire(until, hearing.completions);
         if before != self.una {
             self.progress(hearing.now);
         }
-        self.lost(self.una, hearing);
+        complete
     }
 
     /// Handles the loss of a packet: goes back to its PSN, but only once per loss.
@@ -94,12 +106,13 @@ impl Requester {
 
     fn not_ready(&mut self, psn: Psn, timer: RnrTimer, hearing: &mut Hearing<'_>) -> Verdict {
         hearing.counters.rnr_received += 1;
-        let before = self.una;
-        self.retire(psn, hearing.completions);
-        if before != self.una {
-            self.progress(hearing.now);
+        if !self.advance(psn, hearing) {
+            // The missing response is requested again first. If the receiver is still not ready then, it reports that
+            // again.
+            self.lost(self.una, hearing);
+            return Ok(());
         }
-        // The peer responds, so timeouts before and after this NAK are not consecutive.
+        // The peer answers the packet at `una`, so timeouts before and after this NAK are not consecutive.
         self.retries = self.sending.retries;
         if self.timers.rnr.is_some() {
             return Ok(());
@@ -119,8 +132,7 @@ impl Requester {
     /// Handles a packet with data of a READ or with the old value of an atomic.
     fn answer(&mut self, psn: Psn, data: &[u8], atomic: bool, hearing: &mut Hearing<'_>) -> Verdict {
         // The response proves that all earlier requests were executed.
-        let complete = self.retire(psn, hearing.completions);
-        if !complete {
+        if !self.advance(psn, hearing) {
             self.lost(self.una, hearing);
             return Ok(());
         }
@@ -197,7 +209,7 @@ impl Requester {
         }
     }
 
-    /// Handles a response to a packet at or after `una`: resets the retries and restarts the timers.
+    /// Handles a move of `una`: resets the retries and restarts the timers.
     fn progress(&mut self, now: u64) {
         (self.retries, self.rnr_retries) = (self.sending.retries, self.sending.rnr_retries);
         self.recovering = false;

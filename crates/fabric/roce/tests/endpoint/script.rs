@@ -82,6 +82,93 @@ fn exhausted_retries_break_the_queue_pair() {
     assert_eq!(a.endpoint.state(a.qp), Some(State::Error));
 }
 
+/// Delivers all packets except responses to READs and atomics until the queue pair of `a` has no deadline, at most 1000
+/// deadlines. Returns the time and the number of acknowledgements and NAKs that `a` received.
+fn lose_responses(a: &mut Side, b: &mut Side) -> (u64, u64) {
+    let (mut now, mut acknowledged) = (0, 0);
+    for _ in 0..1000 {
+        // At most three rounds per deadline: a queue pair that retransmits at each acknowledgement would never stop.
+        for _ in 0..3 {
+            a.packets(now).iter().for_each(|packet| b.take(now, packet));
+            for answer in b.packets(now) {
+                if let Headers::Response(Response::Acknowledge(_)) = headers(&answer) {
+                    acknowledged += 1;
+                    a.take(now, &answer);
+                }
+            }
+        }
+        let Some(next) = a.endpoint.next_deadline() else { break };
+        now = next;
+        a.endpoint.tick(now);
+    }
+    (now, acknowledged)
+}
+
+/// A path that drops long packets drops the response of a READ, but not the acknowledgements of the WRITEs behind it.
+/// These acknowledgements are no progress, so the queue pair breaks with the READ as the unanswered request.
+#[test]
+fn acknowledgements_behind_a_missing_response_do_not_reset_the_retries() {
+    let setup = Setup { retries: 2, timeout: 10, ..Setup::default() };
+    let (timeout, mtu) = (4096 << 10, u32::from(setup.mtu));
+    for atomic in [false, true] {
+        let (mut a, mut b) = pair(&setup);
+        let (remote, bytes) = (b.remote(0), if atomic { 8 } else { mtu });
+        let local = a.span(0, bytes);
+        let request =
+            if atomic { Request::FetchAdd { local, remote, add: 1 } } else { Request::Read { local, remote } };
+        a.post(1, inline_write(&[1; 8], remote));
+        a.post(2, request);
+        (3..9).for_each(|id| a.post(id, inline_write(&[id as u8; 8], remote)));
+        let (now, acknowledged) = lose_responses(&mut a, &mut b);
+        let mut expected = vec![(1, Status::Success), (2, Status::RetryExceeded)];
+        expected.extend((3..9).map(|id| (id, Status::Flushed)));
+        assert_eq!(statuses(&mut a), expected, "atomic: {atomic}");
+        assert_eq!(a.endpoint.counters().timeouts, 3, "the first and two retries");
+        assert!(now >= 3 * timeout && now <= 12 * timeout, "between T and 4 T each: {now}");
+        assert!(acknowledged > 3, "WRITEs behind the missing response were acknowledged after each retry");
+        let unanswered = a.endpoint.unanswered(a.qp).unwrap();
+        assert_eq!((unanswered.bytes, unanswered.longest), (bytes, 8));
+    }
+}
+
+/// A "receiver not ready" NAK of a SEND behind an unanswered READ reports that the READ's response was lost.
+#[test]
+fn rnr_nak_behind_a_missing_response_does_not_reset_the_retries() {
+    let (mut a, mut b) = pair(&Setup { retries: 2, timeout: 10, rnr_retries: 7, ..Setup::default() });
+    a.post(1, Request::Read { local: a.span(0, 8), remote: b.remote(0) });
+    a.post(2, inline_send(b"hello"));
+    let (_, refused) = lose_responses(&mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(1, Status::RetryExceeded), (2, Status::Flushed)]);
+    assert_eq!(a.endpoint.counters().timeouts, 3, "the first and two retries");
+    assert!(refused > 1, "the SEND was refused again after the READ was repeated: {refused}");
+}
+
+/// Several acknowledgements behind one missing response report one loss, so the READ is requested again once.
+#[test]
+fn one_missing_response_is_requested_again_once() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let remote = b.remote(0);
+    a.post(1, Request::Read { local: a.span(0, 8), remote });
+    let mut acknowledgements = Vec::new();
+    for id in 2..6 {
+        a.post(id, inline_write(&[id as u8; 8], remote));
+        a.packets(0).iter().for_each(|packet| b.take(0, packet));
+        acknowledgements.extend(b.packets(0).pop());
+    }
+    assert_eq!(acknowledgements.len(), 4);
+    let mut requested = 0;
+    for acknowledgement in &acknowledgements {
+        a.take(1, acknowledgement);
+        for packet in a.packets(1) {
+            requested += u32::from(matches!(headers(&packet), Headers::ReadRequest(_)));
+            b.take(1, &packet);
+        }
+    }
+    assert_eq!(requested, 1);
+    settle(1, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), (1..6).map(|id| (id, Status::Success)).collect::<Vec<_>>());
+}
+
 #[test]
 fn receiver_not_ready_waits_and_then_breaks() {
     let (mut a, mut b) = pair(&Setup { rnr_retries: 1, rnr_code: 14, ..Setup::default() });
