@@ -256,6 +256,6 @@ mod tests {
         assert_eq!(Topology::new(&[], 0), Err(TopologyError::Groups(0)));
         assert_eq!(Topology::new(&[1, 0], 0), Err(TopologyError::Members { group: 1, members: 0 }));
         assert_eq!(Topology::new(&[65], 0), Err(TopologyError::Members { group: 0, members: 65 }));
-        assert_eq!(Topology::new(&[1], u16::MAX), Err(TopologyError::Processes(65536)));
+        assert_eq!(Topology::new(&[1], u16::MAX), Err(TopologyError::Processes(65537)));
     }
 }
