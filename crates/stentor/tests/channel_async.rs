@@ -1,5 +1,9 @@
 //! Channels under tokio: round trips at the speed of the event loop, and wake-ups of tasks.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{self, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -209,4 +213,56 @@ fn sleeping_tasks_are_woken() {
     let done = runtime.block_on(local.run_until(async { tokio::time::timeout(PATIENCE, done).await }));
     assert!(done.is_ok(), "a task was not woken");
     others.join().unwrap();
+}
+
+/// A waker that panics on the thread that wakes tasks.
+struct Panics(AtomicBool);
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        if thread::current().name() == Some("stentor wakes") {
+            self.0.store(true, Ordering::Release);
+            panic!("a waker of a test panics");
+        }
+    }
+}
+
+/// Wakers are foreign code. One that panics affects no other channel of the process.
+#[test]
+fn tasks_are_woken_after_a_waker_has_panicked() {
+    let directory = TempDir::new();
+    let mode = WaitMode { spins: 0, yields: 0, sleep: true };
+    let pair = |name: &str| {
+        let listens = Channel::listen(name).directory(&directory).wait(mode);
+        let other = thread::spawn(move || listens.open().unwrap());
+        let channel = Channel::connect(name).directory(&directory).wait(mode).open().unwrap();
+        (channel, other.join().unwrap())
+    };
+    let ((mut one, mut others_one), (mut two, mut others_two)) = (pair("panics"), pair("unharmed"));
+    let panics = Arc::new(Panics(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&panics));
+    let (mut message, since) = (Vec::new(), Instant::now());
+    let mut receives = pin!(one.recv(&mut message));
+    // Both ends need turns until the receiving one sleeps.
+    while since.elapsed() < Duration::from_millis(100) {
+        assert!(receives.as_mut().poll(&mut task::Context::from_waker(&waker)).is_pending());
+        drop(others_one.turn().unwrap());
+    }
+    others_one.send_timeout(b"first", PATIENCE).unwrap();
+    while !panics.0.load(Ordering::Acquire) {
+        assert!(since.elapsed() < PATIENCE, "the waker was not called");
+        drop(others_one.turn().unwrap());
+    }
+    let sends = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        others_two.send_timeout(b"second", PATIENCE).unwrap();
+        others_two.close_timeout(PATIENCE)
+    });
+    let mut second = Vec::new();
+    let woken = async { tokio::time::timeout(PATIENCE, two.recv(&mut second)).await };
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");
+    assert!(runtime.block_on(woken).expect("the task is woken").unwrap());
+    assert_eq!(second, b"second");
+    drop(two);
+    drop(sends.join().unwrap());
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
-use crate::hold::WORKS;
+use crate::hold::{HOLDS, WORKS};
 use crate::processes::{Running, Starter};
 use crate::resource::{ResourceServer, WriteAttempt};
 
@@ -37,6 +37,7 @@ pub(crate) fn run(rounds: usize) -> Result<ExitCode> {
     let watcher = stage.client("W", &["watch", LOCK])?;
     stage.until("B to wait, and W to watch", || b.count("waits") > 0 && watcher.count(LOCK) > 0)?;
     let mut holders = [("A", a), ("B", b)];
+    let mut stopped = Vec::new();
     for round in 0..rounds {
         if round > 0 {
             let member = round % nodes.len();
@@ -44,37 +45,48 @@ pub(crate) fn run(rounds: usize) -> Result<ExitCode> {
             nodes.insert(member, stage.node(member as u8 + 1)?);
             stage.say(&format!("g1.{} is killed, and started again", member + 1));
         }
-        stage.stop_holder(&holders)?;
+        stopped.push(stage.stop_holder(&holders)?);
         holders.swap(0, 1);
     }
     let [(name, holds), (other, waits)] = holders;
     stage.say(&format!("{name} is asked to end"));
+    let last = holds.numbers(HOLDS);
     holds.end()?;
     let before = waits.count("writes");
     stage.until(&format!("{other} to write again"), || waits.count("writes") > before)?;
+    let acquired = [last, waits.numbers(HOLDS)];
     waits.end()?;
     watcher.end()?;
     nodes.into_iter().try_for_each(Running::end)?;
-    Ok(judge(&stage.resource.writes(), rounds))
+    Ok(judge(&stage.resource.writes(), &stopped, &acquired))
 }
 
-/// Checks the writes that the resource received. The tokens of admitted writes must rise. Each stopped holder must have
-/// one write that was refused, with a token that was admitted before. A busy machine may end further leases.
-fn judge(writes: &[WriteAttempt], stopped: usize) -> ExitCode {
-    let mut admitted: Vec<u64> = writes.iter().filter(|write| write.is_admitted).map(|write| write.token).collect();
-    let rise = admitted.is_sorted();
+/// Prints the writes that the resource received, and judges them.
+fn judge(writes: &[WriteAttempt], stopped: &[u64], acquired: &[Vec<u64>; 2]) -> ExitCode {
+    let tokens = |admitted: bool| -> Vec<u64> {
+        writes.iter().filter(|write| write.is_admitted == admitted).map(|write| write.token).collect()
+    };
+    let (mut admitted, refused) = (tokens(true), tokens(false));
     admitted.dedup();
-    let refused: Vec<u64> = writes.iter().filter(|write| !write.is_admitted).map(|write| write.token).collect();
     println!("tokens of admitted writes, in their order: {admitted:?}");
     println!("tokens of refused writes: {refused:?}");
-    let each_once = refused.len() == stopped && refused.is_sorted_by(|a, b| a < b);
-    if rise && each_once && admitted.len() >= stopped + 2 && refused.iter().all(|token| admitted.contains(token)) {
+    if has_one_holder(&admitted, &refused, stopped, acquired) {
         println!("the resource had one holder at a time");
         ExitCode::SUCCESS
     } else {
-        println!("WRONG: tokens of admitted writes should rise, and each of {stopped} stopped holders be refused once");
+        println!("WRONG: admitted tokens should rise, and each of {} stopped holders be refused once", stopped.len());
         ExitCode::FAILURE
     }
+}
+
+/// Returns whether the admitted tokens rise, each of them was acquired by one of the two holders, and the refused writes
+/// are those of the stopped holders. Each stop hands the lock to the other holder, and so does the end of the
+/// demonstration. A busy machine may end further leases.
+fn has_one_holder(admitted: &[u64], refused: &[u64], stopped: &[u64], acquired: &[Vec<u64>; 2]) -> bool {
+    let [a, b] = acquired;
+    let rise = admitted.is_sorted_by(|one, next| one < next);
+    let by_one = admitted.iter().all(|token| a.contains(token) != b.contains(token));
+    rise && by_one && refused == stopped && admitted.len() >= stopped.len() + 2
 }
 
 /// The surroundings of the demonstration's processes: their common directory, their starter and the resource server.
@@ -124,20 +136,22 @@ impl Stage {
     }
 
     /// Stops the first process, which holds the lock, until the second process has the lock. Then continues the first
-    /// process.
-    fn stop_holder(&self, [(name, holds), (other, waits)]: &[(&str, Running); 2]) -> Result<()> {
+    /// process. Returns the token of the stopped process.
+    fn stop_holder(&self, [(name, holds), (other, waits)]: &[(&str, Running); 2]) -> Result<u64> {
         // The process is stopped after it has checked its lease. It cannot notice the pause before its write.
         let works = holds.count(WORKS);
         self.until(&format!("{name} to prepare a write"), || holds.count(WORKS) > works)?;
         let written = waits.count("writes");
         holds.signal(Signal::STOP)?;
+        let token = holds.numbers(HOLDS).last().copied().context("the holder has printed no token")?;
         self.say(&format!("{name} is stopped (SIGSTOP) between the check of its lease and its write"));
         self.until(&format!("{other} to write"), || waits.count("writes") >= written + 3)?;
         let before = ["is refused", "waits"].map(|what| (what, holds.count(what)));
         self.say(&format!("{name} continues (SIGCONT)"));
         holds.signal(Signal::CONT)?;
         let again = || before.iter().all(|(what, count)| holds.count(what) > *count);
-        self.until(&format!("{name} to be refused, and to wait"), again)
+        self.until(&format!("{name} to be refused, and to wait"), again)?;
+        Ok(token)
     }
 
     fn say(&self, what: &str) {
@@ -182,5 +196,25 @@ impl Drop for Directory {
     fn drop(&mut self) {
         // If the removal fails, the directory stays among the temporary files.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_one_holder;
+
+    #[test]
+    fn rising_tokens_and_refused_stopped_holders_are_right() {
+        let acquired = [vec![1, 3, 5], vec![2, 4]];
+        assert!(has_one_holder(&[1, 2, 3], &[1], &[1], &acquired));
+        assert!(has_one_holder(&[1, 2, 3, 4, 5], &[2], &[2], &acquired), "a busy machine has ended leases");
+        assert!(!has_one_holder(&[1, 3, 2], &[1], &[1], &acquired), "an older token is admitted");
+        assert!(!has_one_holder(&[1, 2, 1, 3], &[1], &[1], &acquired), "the stopped holder's late write is admitted");
+        assert!(!has_one_holder(&[1, 2, 3], &[], &[1], &acquired), "the stopped holder is not refused");
+        assert!(!has_one_holder(&[1, 2, 3], &[1, 1], &[1], &acquired), "it is refused twice");
+        assert!(!has_one_holder(&[1, 2, 3], &[2], &[1], &acquired), "another holder is refused");
+        assert!(!has_one_holder(&[1, 2, 6], &[1], &[1], &acquired), "nobody acquired a token");
+        assert!(!has_one_holder(&[1, 2, 3], &[1], &[1], &[vec![1, 2, 3], vec![2]]), "both holders had a token");
+        assert!(!has_one_holder(&[1, 2], &[1], &[1], &acquired), "the last holder did not write");
     }
 }

@@ -18,6 +18,8 @@ use crate::resource::{ADMITTED, REFUSED};
 const WORK: Duration = Duration::from_millis(60);
 /// Line that the process prints before it prepares a write.
 pub(crate) const WORKS: &str = "checks its lease and prepares a write";
+/// Begin of the line that a holder prints with the token that it has acquired.
+pub(crate) const HOLDS: &str = "holds ";
 
 /// Acquires the lock and holds it until the standard input ends. If the lock is lost, acquires it again.
 pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
@@ -34,7 +36,7 @@ pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
             !is_over.load(Ordering::Relaxed)
         };
         let Some(lease) = holder.acquire(name, length, waits)? else { break };
-        println!("holds {name} with token {}", lease.token());
+        println!("{HOLDS}{name} with token {}", lease.token());
         match keep(holder, lease, resource.as_mut(), &is_over) {
             Ok(lease) => {
                 holder.release(&lease)?;

@@ -66,6 +66,13 @@ impl Running {
         lines.iter().filter(|line| line.starts_with(begin)).count()
     }
 
+    /// Returns the numbers at the ends of the printed lines that begin with `begin`, in order.
+    pub(crate) fn numbers(&self, begin: &str) -> Vec<u64> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = lines.iter().filter(|line| line.starts_with(begin)).filter_map(|line| line.rsplit(' ').next());
+        ends.filter_map(|number| number.parse().ok()).collect()
+    }
+
     /// Stops the process with SIGSTOP, or continues it with SIGCONT.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the process has no valid id")?;

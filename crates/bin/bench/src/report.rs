@@ -23,14 +23,18 @@ pub(super) struct Bound {
 impl Bound {
     /// Returns a bound on a latency, in microseconds.
     pub(super) fn us(what: impl Into<String>, value: f64) -> Self {
-        Bound { what: what.into(), value, unit: "us" }
+        Bound { what: what.into(), value, unit: MICROSECONDS }
     }
 
     /// Returns a bound on a rate of messages.
     pub(super) fn rate(what: impl Into<String>, value: f64) -> Self {
-        Bound { what: what.into(), value, unit: "msgs/s" }
+        Bound { what: what.into(), value, unit: MESSAGES_PER_SECOND }
     }
 }
+
+/// Units of figures.
+pub(super) const MICROSECONDS: &str = "us";
+pub(super) const MESSAGES_PER_SECOND: &str = "msgs/s";
 
 /// One row of a report.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -61,6 +65,9 @@ pub(super) struct Row {
     /// Figure of each round: the median latency if the row has a latency, otherwise messages per second. Empty if the
     /// row has no rounds.
     pub(super) of_rounds: Vec<f64>,
+    /// Unit of `of_rounds`, or `None` if the row has no rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) of_rounds_unit: Option<&'static str>,
     /// Distribution of the latencies of all rounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) distribution: Vec<Percentile>,
@@ -128,7 +135,11 @@ impl Row {
     /// Adds the latencies of all rounds.
     pub(super) fn with_samples(self, samples: &Samples) -> Self {
         let summary = samples.summary();
-        let of_rounds = if self.is_rate() { self.of_rounds } else { samples.medians_us() };
+        let (of_rounds, of_rounds_unit) = if self.is_rate() {
+            (self.of_rounds, self.of_rounds_unit)
+        } else {
+            (samples.medians_us(), Some(MICROSECONDS))
+        };
         Row {
             iterations: summary.iterations,
             min_us: Some(summary.min),
@@ -139,6 +150,7 @@ impl Row {
             p99_us: Some(summary.p99),
             p999_us: Some(summary.p999),
             of_rounds,
+            of_rounds_unit,
             distribution: samples.distribution(),
             ..self
         }
@@ -146,7 +158,8 @@ impl Row {
 
     /// Adds the rates of the rounds, in messages per second.
     pub(super) fn with_rates(self, rates: &[f64]) -> Self {
-        Row { of_rounds: rates.to_vec(), ..self.with_rate(median(rates.iter().copied())) }
+        let of_rounds_unit = Some(MESSAGES_PER_SECOND);
+        Row { of_rounds: rates.to_vec(), of_rounds_unit, ..self.with_rate(median(rates.iter().copied())) }
     }
 
     /// Adds the fixed rate, and the rates at which messages were delivered in each round.
@@ -158,7 +171,7 @@ impl Row {
     /// Without a bound, the row must have a rate, but neither latencies nor a fixed rate.
     fn is_rate(&self) -> bool {
         let bare = self.msgs_per_s.is_some() && self.p50_us.is_none() && self.due_per_s.is_none();
-        self.bound.as_ref().map_or(bare, |bound| bound.unit == "msgs/s")
+        self.bound.as_ref().map_or(bare, |bound| bound.unit == MESSAGES_PER_SECOND)
     }
 
     /// Adds a rate of messages.

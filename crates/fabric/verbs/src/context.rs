@@ -187,7 +187,8 @@ impl Context {
     pub fn open(verbs: &'static Verbs, name: &str) -> Result<Arc<Context>, OpenError> {
         let symbols = &verbs.symbols;
         let mut count = 0;
-        // SAFETY: the call writes `count`. The list is freed below. A device that is open by then stays valid.
+        // SAFETY: the call writes the number of devices to `count`, which outlives it. The list is freed below, after the
+        // device was opened. An open device stays valid when the list is freed.
         let list = Handle::new(unsafe { symbols.ibv_get_device_list(&raw mut count) });
         let list = list.map_err(|errno| OpenError::List { errno })?;
         // SAFETY: the list has `count` pointers and does not change.

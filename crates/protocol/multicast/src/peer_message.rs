@@ -379,8 +379,8 @@ impl PeerMessage {
 
     /// Returns the ballot for which the receiver must fence its stream before it processes the message.
     ///
-    /// After the fence, the old leader can no longer write to the stream region. Entries of its stream count only if
-    /// they were in the region by then.
+    /// After the fence, the old leader can no longer write to the stream region. An entry of its stream counts
+    /// only if it reached the region before the fence.
     #[must_use]
     pub fn fences(&self) -> Option<Ballot> {
         match self {

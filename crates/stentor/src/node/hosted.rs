@@ -234,8 +234,8 @@ struct Leaving {
     goodbye: Goodbye,
     /// The member to which the node hands over, once this was logged.
     heir: Option<ProcessId>,
-    /// `true` if the node ends now. Usually it has handed over by then, and the other members have had enough time to
-    /// read that it leaves.
+    /// `true` if the node ends now. Before that, the node usually hands over its leadership, and waits until the other
+    /// members can have read that it leaves.
     done: bool,
 }
 

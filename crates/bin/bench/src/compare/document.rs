@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use stentor_support::Failure;
 
-use crate::samples::median;
+use crate::report::MICROSECONDS;
 
 /// The parts of a document that are compared. All other parts are ignored, and may differ between versions.
 #[derive(Clone, Debug, Deserialize)]
@@ -47,7 +47,7 @@ pub(super) struct Row {
     pub(super) of_rounds: Vec<f64>,
     bound: Option<Bound>,
     #[serde(default)]
-    msgs_per_s: Option<f64>,
+    of_rounds_unit: Option<String>,
     p50_us: Option<f64>,
 }
 
@@ -71,12 +71,11 @@ struct FailedWhat {
 pub(super) type Key = (String, u64);
 
 impl Row {
-    /// Returns whether the figures of the rounds are rates. Otherwise they are latencies. The unit of the bound decides.
-    /// Without a bound, they are rates if the row has no latency, or if their median is the row's rate.
+    /// Returns whether the figures of the rounds are rates. Otherwise they are latencies. Documents of earlier versions do
+    /// not name the unit: there, the unit of the bound decides, or whether the row has a latency.
     pub(super) fn is_rate(&self) -> bool {
-        let median_is = |rate: f64| (median(self.of_rounds.iter().copied()) - rate).abs() <= rate * 1e-9;
-        let bare = || self.p50_us.is_none() || self.msgs_per_s.is_some_and(median_is);
-        self.bound.as_ref().map_or_else(bare, |bound| bound.unit != "us")
+        let unit = self.of_rounds_unit.as_ref().or(self.bound.as_ref().map(|bound| &bound.unit));
+        unit.map_or(self.p50_us.is_none(), |unit| unit != MICROSECONDS)
     }
 
     /// Returns the cost of each round: its latency, or the inverse of its rate.
@@ -151,15 +150,15 @@ pub(super) mod tests {
 
     /// `bench cluster` has no bound. With several messages in flight its rounds have rates, although rows have latencies.
     #[test]
-    fn rows_without_a_bound_have_rates_if_the_rounds_do() {
-        let row = |figures: &str, rate: &str| -> Row {
-            let text =
-                format!(r#"{{"name": "", "bytes": 8, "p50_us": 5.0, "of_rounds": {figures}, "msgs_per_s": {rate}}}"#);
-            serde_json::from_str(&text).unwrap()
+    fn unit_of_the_rounds_decides_before_bound_and_latency() {
+        let row = |more: &str| -> Row {
+            serde_json::from_str(&format!(r#"{{"name": "", "bytes": 8, "p50_us": 5.0, "of_rounds": [2.5]{more}}}"#))
+                .unwrap()
         };
-        assert!(row("[2000.5, 1000.5, 3000.5]", "2000.5").is_rate());
-        assert!(!row("[4.0, 5.0, 6.0]", "200000.0").is_rate());
-        assert!(!row("[4.0]", "null").is_rate());
+        assert!(row(r#", "of_rounds_unit": "msgs/s""#).is_rate());
+        assert!(!row(r#", "of_rounds_unit": "us", "bound": {"unit": "msgs/s"}"#).is_rate());
+        assert!(row(r#", "bound": {"unit": "msgs/s"}"#).is_rate(), "a document of an earlier version");
+        assert!(!row("").is_rate());
     }
 
     #[test]

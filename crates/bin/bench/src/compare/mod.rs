@@ -14,6 +14,7 @@ use stentor_support::{Failure, Human, Style, Verdict, table};
 
 use super::samples::median;
 use crate::args::BenchCompare;
+use crate::report::{MESSAGES_PER_SECOND, MICROSECONDS};
 use document::{Document, Environment, Key, Row};
 use ratio::Ratio;
 
@@ -116,7 +117,7 @@ fn compared(before: &Row, after: &Row, tolerance: f64) -> Compared {
     Compared {
         name: after.name.clone(),
         bytes: after.bytes,
-        unit: if after.is_rate() { "msgs/s" } else { "us" },
+        unit: if after.is_rate() { MESSAGES_PER_SECOND } else { MICROSECONDS },
         before: figure(before),
         after: figure(after),
         p99_us_before: before.p99_us,
@@ -158,7 +159,7 @@ impl Human for Comparison {
     fn human(&self, style: Style) -> String {
         let head = ["row", "#bytes", "unit", "before", "after", "99% before", "99% after", "ratio", "95% interval", ""];
         let cells = |row: &Compared| {
-            let digits = if row.unit == "us" { 3 } else { 0 };
+            let digits = if row.unit == MICROSECONDS { 3 } else { 0 };
             let interval = row
                 .low
                 .zip(row.high)

@@ -10,41 +10,38 @@ use super::Finding;
 
 pub(super) fn limits() -> Finding {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    with_memory(finding(Path::new("/sys/fs/cgroup"), &groups), Room::here().quota)
+    finding(of_group(Path::new("/sys/fs/cgroup"), &groups), Room::here().quota)
 }
 
-/// Adds the memory limit of control groups of version 1, if there is one and the finding has no memory limit. These groups
-/// have a separate tree for memory, even beside version 2.
-fn with_memory(found: Finding, quota: Option<Quota>) -> Finding {
-    let told = found.detail.contains("memory ");
-    match quota.filter(|_| !told) {
-        None => found,
-        Some(Quota { limit, left, file }) => {
-            let (limit, left, file) = (bytes(limit), bytes(left), file.display());
-            let memory = format!("memory {limit}, of which {left} are left ({file})");
-            let has_limits = found.remedy.as_deref() == Some(RAISE);
-            let others = if has_limits { format!(", {}", found.detail) } else { String::new() };
-            Finding::info(found.what, memory + &others, RAISE)
-        }
-    }
-}
-
+/// Begin of a memory limit.
+const MEMORY: &str = "memory ";
 const RAISE: &str = "nothing to do, unless a cluster does not fit: raise the limits where the container is started";
 
-fn finding(root: &Path, groups: &str) -> Finding {
+/// Returns the finding for the limits of version 2, which are `None` if they are not known, and for the memory limit of
+/// version 1. That limit is reported if version 2 has none for memory: version 1 has a separate tree for memory, even
+/// beside version 2.
+fn finding(limits: Option<Vec<String>>, quota: Option<Quota>) -> Finding {
     let what = "container limits";
-    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::")) else {
+    let has_memory = limits.iter().flatten().any(|limit| limit.starts_with(MEMORY));
+    let memory = quota.filter(|_| !has_memory).map(|Quota { limit, left, file }| {
+        format!("{MEMORY}{}, of which {} are left ({})", bytes(limit), bytes(left), file.display())
+    });
+    if limits.is_none() && memory.is_none() {
         return Finding::info(
             what,
             "not known: no control groups of version 2",
             "nothing to do, unless a cluster does not start",
         );
-    };
-    let limits: Vec<_> = above(root, group).iter().flat_map(|folder| of(folder)).collect();
-    if limits.is_empty() {
-        return Finding::ok(what, "none");
     }
-    Finding::info(what, limits.join(", "), RAISE)
+    let all: Vec<String> = memory.into_iter().chain(limits.into_iter().flatten()).collect();
+    if all.is_empty() { Finding::ok(what, "none") } else { Finding::info(what, all.join(", "), RAISE) }
+}
+
+/// Returns the limits of version 2 of the group that `/proc/self/cgroup` names, and of its ancestors. Returns `None` if
+/// it names none.
+fn of_group(root: &Path, groups: &str) -> Option<Vec<String>> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(above(root, group).iter().flat_map(|folder| of(folder)).collect())
 }
 
 /// Returns the group's directory and its ancestors, because the limits of each apply.
@@ -59,7 +56,7 @@ fn of(folder: &Path) -> Vec<String> {
         let text = text.trim().to_owned();
         (!text.is_empty() && !text.starts_with("max")).then_some(text)
     };
-    let memory = line("memory.max").map(|n| format!("memory {}", n.parse().map_or(n.clone(), bytes)));
+    let memory = line("memory.max").map(|n| format!("{MEMORY}{}", n.parse().map_or(n.clone(), bytes)));
     let processes = line("pids.max").map(|n| format!("{n} tasks"));
     let processor = line("cpu.max").and_then(|text| {
         let (quota, period) = text.split_once(' ')?;
@@ -93,8 +90,8 @@ mod tests {
         ] {
             fs::write(root.join(file), text).unwrap();
         }
-        let found = finding(&root, "1:name=systemd:/x\n0::/a/b\n");
-        let none = finding(&root.join("a/none"), "0::/\n");
+        let found = finding(of_group(&root, "1:name=systemd:/x\n0::/a/b\n"), None);
+        let none = finding(of_group(&root.join("a/none"), "0::/\n"), None);
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(found.detail, "memory 8.0 GiB, 1.5 processors, 512 tasks, RDMA mlx5_0 hca_handle=2 hca_object=max");
         assert_eq!((none.state, none.detail.as_str()), (State::Ok, "none"));
@@ -103,20 +100,19 @@ mod tests {
     #[test]
     fn version_1_limit_is_reported_unless_version_2_has_one() {
         let quota = || Some(Quota { file: "/cg/memory.limit_in_bytes".into(), limit: 64 << 20, left: 1 << 20 });
-        let none = || Finding::ok("container limits", "none");
-        let found = with_memory(none(), quota());
-        assert_eq!(found.state, State::Info);
-        assert_eq!(found.detail, "memory 64.0 MiB, of which 1.0 MiB are left (/cg/memory.limit_in_bytes)");
-        assert_eq!(with_memory(none(), None), none());
-        let second = Finding::info("container limits", "memory 8.0 GiB", RAISE);
-        assert_eq!(with_memory(second.clone(), quota()), second);
-        let tasks = with_memory(Finding::info("container limits", "512 tasks", RAISE), quota());
-        assert!(tasks.detail.starts_with("memory 64.0 MiB") && tasks.detail.ends_with("), 512 tasks"), "{tasks:?}");
+        let limits = |all: &[&str]| Some(all.iter().map(|limit| (*limit).to_owned()).collect());
+        let memory = "memory 64.0 MiB, of which 1.0 MiB are left (/cg/memory.limit_in_bytes)";
+        for unlimited in [limits(&[]), None] {
+            let found = finding(unlimited, quota());
+            assert_eq!((found.state, found.detail.as_str()), (State::Info, memory));
+        }
+        assert_eq!(finding(limits(&["memory 8.0 GiB", "9 tasks"]), quota()).detail, "memory 8.0 GiB, 9 tasks");
+        assert_eq!(finding(limits(&["512 tasks"]), quota()).detail, format!("{memory}, 512 tasks"));
     }
 
     #[test]
     fn older_kernel_reports_unknown() {
-        let found = finding(Path::new("/nonexistent"), "3:cpu:/x\n");
+        let found = finding(of_group(Path::new("/nonexistent"), "3:cpu:/x\n"), None);
         assert!(found.state == State::Info && found.detail.starts_with("not known"));
     }
 }

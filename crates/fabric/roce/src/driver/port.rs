@@ -444,10 +444,10 @@ pub(super) fn raw(address: IpAddr) -> Result<OwnedFd, PortError> {
     Ok(fd)
 }
 
-/// The socket options for the size of the receive buffer. The first one may exceed the system's limit but needs a
-/// privilege; the second one is subject to the limit.
+/// Socket options for the size of the receive buffer. The first option may exceed the system's limit but needs a
+/// privilege. The second one is subject to the limit.
 const RECEIVING: [i32; 2] = [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF];
-/// The same options for the size of the send buffer.
+/// Socket options for the size of the send buffer, in the order of [`RECEIVING`].
 const SENDING: [i32; 2] = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
 
 /// Enlarges a buffer as far as allowed.

@@ -25,7 +25,7 @@ const FOR_EVER: u8 = 7;
 /// Number of bytes around the payload of a WRITE with an immediate over IPv4: IP, UDP, and the headers and checksum of
 /// RoCEv2.
 const AROUND_IPV4: u32 = 20 + 8 + 12 + 16 + 4 + 4;
-/// The same number over IPv6.
+/// Number of bytes around such a payload over IPv6, whose header is 20 bytes longer.
 const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
 /// Path MTU if the interface is unknown. It fits an Ethernet MTU of 1500.
 const USUAL_MTU: u16 = 1024;

@@ -14,13 +14,13 @@
 //! moment. If there is no F, or its key is larger than C, or it has no full vector, then this leader has delivered all
 //! messages that some member may have delivered when the read arrived.
 //!
-//! Proof. Take a message that some member of this group had delivered by then. The message has its full vector here: a
-//! majority processed the vector in this ballot, or in an earlier one whose state this leader adopted. Its final time
-//! is at most C, because a leader raises its clock to the maximum of a vector before it appends the vector. Its key is
-//! never larger than its final timestamp. So if the message is not delivered here, F precedes it or is equal to it, and
-//! F's key is not larger than C. F also has a full vector. Otherwise F's own timestamp is smaller than the message's,
-//! and no member of this group can have delivered the message before F was decided. Deciding F requires a vector that
-//! this leader has appended. If F received its vector since, it has one now.
+//! Proof. Take a message that some member of this group had delivered when the read arrived. This leader has the
+//! message's full vector: a majority processed the vector in this ballot, or in an earlier one whose state this leader
+//! adopted. Its final time is at most C, because a leader raises its clock to the maximum of a vector before it appends
+//! the vector. Its key is never larger than its final timestamp. So if the message is not delivered here, F precedes it
+//! or is equal to it, and F's key is not larger than C. F also has a full vector. Otherwise F's own timestamp is
+//! smaller than the message's, and no member of this group can have delivered the message before F was decided.
+//! Deciding F requires a vector that this leader has appended. If F received its vector since, it has one now.
 //!
 //! An unsettled no-op counts as a message without a vector: no member delivers past it, see `deliver_due`.
 //!
@@ -28,9 +28,9 @@
 //! The key of a message is its own group's timestamp as long as it is undecided, and then its final one. So if F's key
 //! is larger than T, no message that is undelivered here gets a final timestamp up to T. If a message with a time of at
 //! least T was delivered here, a majority of this group has processed an entry that raised its clock to T, in this
-//! ballot or in an earlier one, and every later leader begins above it. The same is true if the clock with which this
-//! ballot began is at least T, because a majority has installed that clock. If neither condition is true, the leader
-//! orders a time entry.
+//! ballot or in an earlier one, and every later leader begins above it. Every later leader also begins above T if this
+//! ballot began with a clock of at least T, because a majority has installed that clock. If neither condition is true,
+//! the leader orders a time entry.
 
 use super::Replica;
 use super::agreement::Agreement;

@@ -90,7 +90,8 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
 
 /// A message is held by a majority, so it was reported to its client as synced. One member of that majority loses its
 /// memory. The other one is partitioned for as long as the leader looks for the message. The partitioned member had
-/// promised the ballot that admitted the member without memory, so the leader had the message by then.
+/// promised the ballot that admitted the member without memory, and sent the message with its promise. So the leader has
+/// the message.
 #[test]
 fn synced_message_is_delivered_although_one_holder_forgets_and_one_is_partitioned() {
     let (leader, forgets, cut_off) = (0, 1, 2);

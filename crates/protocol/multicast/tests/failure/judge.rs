@@ -11,8 +11,8 @@ use super::net::Log;
 pub(crate) struct Sent {
     pub(crate) id: MessageId,
     pub(crate) to: Vec<u16>,
-    /// `true` if the message must be delivered: its client wrote it to all members of its destinations, and, if another
-    /// process took over the client id, it was synced by then.
+    /// `true` if the message must be delivered. Its client wrote the message to all members of its destinations. If
+    /// another process took over the client id, the message was synced before the takeover.
     pub(crate) whole: bool,
     /// Time that the final time of the message must exceed.
     pub(crate) after: u64,

@@ -187,7 +187,8 @@ fn messages_of_an_earlier_process_are_no_ops_from_the_first_slot_on() {
     let refused = PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 2 }, ballot: led_by(0) });
     let told = Ok(vec![Effect::PeerMessage { to: 3, message: refused }]);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
-    // The same is true when the slot was reused, so that the short name of the slot refers to another message.
+    // The leader still refuses the message after its slot was reused. The short name of the slot then refers to another
+    // message.
     for n in 1..6 {
         let effects = leader.message(0, sequence(1, n), &[(0, n)]).expect("the next process's");
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{n}: {effects:?}");

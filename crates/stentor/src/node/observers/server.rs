@@ -27,8 +27,8 @@ const NAP: Duration = Duration::from_millis(1);
 const LATE: Duration = Duration::from_millis(2);
 /// Time for which processors are considered scarce after such a delay.
 const PRESSED: Duration = Duration::from_millis(500);
-/// Rate of records while processors are scarce, in bytes per second, for one observer. If there are n observers, all of
-/// them together get a part of 1/n of this rate, because each record wakes n processes.
+/// Rate of records to one observer while processors are scarce, in bytes per second. If there are n observers, all of them
+/// together get 1/n of this rate.
 /// Observers must also process the records. On a busy host they do so at the expense of the group, no matter their
 /// priority: if a thread of the group yields, an observer may run for milliseconds.
 const PRESSED_RATE: i64 = 32 << 20;

@@ -248,9 +248,9 @@ impl Scene {
         if done.code == 0 { Ok(since.elapsed()) } else { Err(format!("{words:?}: {}{}", done.stderr, self.state())) }
     }
 
-    /// Ends the clients, and waits until all groups work, all messages are settled and none is undelivered. Then a new
-    /// client multicasts to all groups, all members deliver its line, and they are told to end. `anew` lists the groups
-    /// that began anew. Returns the time until all messages were settled.
+    /// Ends the clients, and waits until all groups work, all messages are settled and none is undelivered. Then multicasts
+    /// a line to all groups with a new client, waits until all members have delivered the line, and ends the members.
+    /// `anew` lists the groups that began anew. Returns the time until all messages were settled.
     pub(super) fn conclude(&mut self, anew: &[usize]) -> Result<Duration, String> {
         let since = Instant::now();
         self.end_clients(anew)?;
