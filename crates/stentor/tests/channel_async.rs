@@ -259,10 +259,12 @@ fn tasks_are_woken_after_a_waker_has_panicked() {
         others_two.close_timeout(PATIENCE)
     });
     let mut second = Vec::new();
-    let woken = async { tokio::time::timeout(PATIENCE, two.recv(&mut second)).await };
+    let (woken, since) = (async { tokio::time::timeout(PATIENCE, two.recv(&mut second)).await }, Instant::now());
     let runtime = Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");
     assert!(runtime.block_on(woken).expect("the task is woken").unwrap());
     assert_eq!(second, b"second");
+    // The end of the time-out polls the future once more.
+    assert!(since.elapsed() < PATIENCE / 2, "only the time-out woke the task: {:?}", since.elapsed());
     drop(two);
     drop(sends.join().unwrap());
 }
