@@ -55,7 +55,7 @@ struct Taker {
 }
 
 impl Taker {
-    /// Waits for a message, and receives all available ones.
+    /// Waits until a poll brings at least one message. A poll handles at most [`FRAGMENTS`] fragments.
     fn take(&mut self) -> Result<()> {
         let (before, since) = (self.got.delivered.count(), Instant::now());
         loop {

@@ -1,11 +1,12 @@
 //! Sends messages from one publisher of iceoryx2 to three subscribers through shared memory. One subscriber is in the
 //! publisher's process.
 //!
-//! The publisher copies a payload into loaned memory, and the subscribers read it there. An idle process yields its
-//! processor and polls again, because there may be fewer processors than processes.
+//! The publisher copies a payload into loaned memory. The subscribers receive it there without another copy, and check
+//! only its length. An idle process yields its processor and polls again, because there may be fewer processors than
+//! processes.
 //!
 //! Alternatively, two processes exchange messages in round trips. Each process publishes to the other on a separate
-//! service, and spins.
+//! service, loads every byte that it receives, and spins.
 #![forbid(unsafe_code)]
 
 use std::thread::yield_now;
@@ -32,7 +33,7 @@ type Source = Publisher<ipc::Service, [u8], ()>;
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    // At a more verbose log level, each process prints that it has no configuration file.
+    // The library prints only errors.
     set_log_level(LogLevel::Error);
     let mut config = Config::default();
     // Each poll of a subscriber visits this number of slots, which is 128 by default. Between two processes, most of a

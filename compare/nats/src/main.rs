@@ -2,8 +2,7 @@
 //! publisher.
 //!
 //! A subscriber waits in `read`, and the publisher in `poll`. The publisher has separate connections for publishing and
-//! for receiving. With a single connection, the publisher and the server would wait for each other if the buffers of
-//! both were full.
+//! for receiving, both of which it uses without blocking.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -1,4 +1,4 @@
-//! The check of fencing tokens that a resource makes.
+//! The check that a resource makes of fencing tokens.
 
 /// The gate of a resource that only one holder at a time may use. It remembers the largest token that it has seen, and
 /// refuses smaller ones.

@@ -58,12 +58,12 @@ pub enum AccessError {
         /// The process in the call.
         peer: ProcessId,
     },
-    /// The operating system refused the change.
+    /// The operating system or the fabric refused the change.
     #[error("cannot change access to {region:?}: {reason}")]
     System {
         /// The region.
         region: RegionId,
-        /// The message of the operating system.
+        /// What the operating system or the fabric reported.
         reason: String,
     },
 }

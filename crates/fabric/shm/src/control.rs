@@ -51,7 +51,7 @@ pub(crate) struct PeerOffer {
     pub(crate) kind: QpKind,
     pub(crate) epoch: u32,
     pub(crate) shape: Shape,
-    /// The queue, until this process's end uses it.
+    /// The queue that the peer offered. `None` once the queue pair of this process has taken it over.
     pub(crate) queue: Option<Mapping>,
 }
 

@@ -184,7 +184,7 @@ fn example_observer_resumes_from_its_file() {
     assert!(observer.next_line().contains(' '));
     assert!(add()[0].starts_with("10 at "));
     let first = next(&observer, &|line| line.ends_with(r": \x05\x00\x00\x00\x00\x00\x00\x00"));
-    // The observer stores its position in a pause of a second.
+    // The observer stores its position after a second in which it observed nothing.
     let since = Instant::now();
     while !directory.join("position").exists() {
         assert!(since.elapsed() < PATIENCE, "nothing is written");

@@ -30,7 +30,7 @@ const LIFE_BITS: u32 = 32;
 /// The completeness of the given records.
 #[derive(Debug)]
 pub(crate) struct Records<'a> {
-    /// `None` if events were passed one by one. They are all events of the run then.
+    /// `None` if events were passed one by one. The passed events are then the complete run.
     given: Option<&'a Given>,
     /// The lives of clients with at least one multicast, by client and upper bits of the sequence numbers. It is filled
     /// only if some message has no multicast.

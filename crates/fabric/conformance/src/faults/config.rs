@@ -49,9 +49,9 @@ impl Faults {
         }
     }
 
-    /// Returns the faults that emulate EFA: only sends are ordered, completions come in any order and for every
-    /// request, the completion queue has no protection, and there is no inline data. Without `tags` it emulates the
-    /// provider `efa-direct`.
+    /// Returns the faults that emulate EFA: only sends are ordered, completions come in any order, every request
+    /// occupies a slot of the completion queue, this queue can overrun, and there is no inline data. Without `tags` the
+    /// faults emulate the provider `efa-direct`.
     #[must_use]
     pub fn efa(seed: u64, max_completions: u32, tags: bool) -> Self {
         Faults {

@@ -38,7 +38,7 @@ impl<F: Fabric> Script<F> {
         Script { pair, start, regions: [RegionId(0); 2], qps: [QpId(0); 2], remotes: [None; 2] }
     }
 
-    /// Runs all steps that every fabric executes.
+    /// Runs the steps that all fabrics have in common, except for [`end`](Self::end).
     pub(crate) fn run(&mut self) {
         step("start");
         (0..2).for_each(|process| self.begin(process));

@@ -76,7 +76,8 @@ pub(crate) fn seeds(known: &Known) -> Vec<Script> {
     let bytes = vec![read(0); 12].concat();
     let datagram = Datagram { flags: flags::SEALED | flags::BURST | 1, segment: read(0).len() as u16, bytes };
     seeds.push(Script { victim: 0, datagrams: vec![datagram] });
-    // No packet arrives while time passes, or the peer stops after one acknowledgement.
+    // Time advances from deadline to deadline, and the peer sends nothing valid: in the first input from the beginning,
+    // in the second after one acknowledgement.
     let late = Datagram { flags: flags::LATE, segment: 0, bytes: Vec::new() };
     let mut heard = vec![0x11, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0xff, 0xff, 0xfc, 0x1f, 0, 0, 0, 0, 0, 0, 0];
     heard[5..8].copy_from_slice(&known.target().0.to_be_bytes()[1..]);

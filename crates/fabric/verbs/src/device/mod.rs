@@ -35,8 +35,8 @@ pub struct Port {
     pub number: u8,
     /// Type of the network.
     pub link: LinkLayer,
-    /// State as the kernel prints it: `ACTIVE` if the port can be used; otherwise for example `DOWN`, `INIT` or
-    /// `ARMED`.
+    /// State as the kernel prints it after its number: `ACTIVE` if the port can be used; otherwise for example `DOWN`,
+    /// `INIT` or `ARMED`.
     pub state: String,
     /// Data rate as the kernel prints it.
     pub rate: String,

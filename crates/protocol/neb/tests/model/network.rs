@@ -42,7 +42,7 @@ pub(crate) struct Broadcast {
     /// Number of correct processes that may crash. The search covers every order, including those in which a process
     /// and its host do nothing more, so crashes reveal nothing that a search without them misses.
     pub(crate) crashes: u8,
-    /// Number of suspicions of live processes.
+    /// Maximum number of suspicions. A process may suspect any other process, crashed or not.
     pub(crate) suspicions: u8,
 }
 

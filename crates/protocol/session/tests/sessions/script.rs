@@ -23,7 +23,7 @@ pub(crate) fn opened(mutant: Mutant, groups: &[u16]) -> World {
     world
 }
 
-/// Delivers all messages and answers, in the order in which they were sent.
+/// Delivers the messages in the order in which they were sent and, after each message, all answers in their order.
 pub(crate) fn settle(world: &mut World) {
     while !world.flights.is_empty() || !world.answers.is_empty() {
         deliver(world);

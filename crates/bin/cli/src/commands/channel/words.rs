@@ -24,7 +24,7 @@ pub(super) struct Whole {
 pub(super) enum Words {
     /// The sender's first message: the number of bytes that will follow, if it is known.
     Header(Option<u64>),
-    /// Data, after the first byte.
+    /// A message with data, which follow its first byte.
     Data,
     /// The sender's last message, or the receiver's answer to it.
     End(Whole),
