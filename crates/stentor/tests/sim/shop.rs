@@ -42,6 +42,7 @@ pub(crate) struct Shop {
     count: u64,
     last: u64,
     locks: BTreeMap<u8, [u8; 16]>,
+    /// Number of this machine among those of its cluster.
     instance: u64,
     applied: u64,
     copy: u64,
@@ -51,13 +52,12 @@ pub(crate) struct Shop {
 
 impl Shop {
     pub(crate) fn new(plant: Plant) -> Shop {
-        static INSTANCES: AtomicU64 = AtomicU64::new(0);
         Shop {
             plant,
             count: 0,
             last: 0,
             locks: BTreeMap::new(),
-            instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
+            instance: 1,
             applied: 0,
             copy: 0,
             restored: false,
@@ -194,8 +194,12 @@ pub(crate) fn shopper(turn: &mut Turn<'_>) -> Next {
 }
 
 /// Returns a cluster of two groups with this mutant, and three clients.
+///
+/// The cluster counts its own machines, so other tests of the process do not change what a seed finds.
 pub(crate) fn shop(plant: Plant) -> SimCluster<Shop> {
-    SimCluster::new(move || Shop::new(plant), |_| shopper).groups(2).clients(3)
+    let made = AtomicU64::new(0);
+    let make = move || Shop { instance: made.fetch_add(1, Ordering::Relaxed), ..Shop::new(plant) };
+    SimCluster::new(make, |_| shopper).groups(2).clients(3)
 }
 
 /// The script of a client that reads in every way: it adds in one group or in all, locks in one, and reads in order, at
