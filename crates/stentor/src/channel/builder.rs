@@ -19,7 +19,7 @@ use crate::runtime::StartError;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Default maximum size of a message, in bytes.
 const MESSAGE_BYTES: u64 = 16 << 20;
-/// Maximum size of a piece of a message, in bytes: first on fabrics with tags, then on other fabrics.
+/// Maximum sizes of a piece of a message, in bytes: the first on fabrics with tags, the second on other fabrics.
 const PIECE_BYTES: [u32; 2] = [512 << 10, 64 << 10];
 
 /// A builder of one end of a channel. [`Channel::listen`], [`Channel::connect`] and [`Cluster::channel`] create one.

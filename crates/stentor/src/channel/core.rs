@@ -172,8 +172,8 @@ impl<F: FabricDiagnostics> Core<F> {
         self.endpoint.fabric_mut().wait(Duration::ZERO).map(|_| ()).map_err(Problem::Wait)
     }
 
-    /// Repeats `attempt` until it succeeds or `until` has passed, and returns `None` in that case. Sleeps between
-    /// attempts.
+    /// Repeats `attempt` until it succeeds, and sleeps between attempts. Returns `None` if `until` passes before an
+    /// attempt succeeds.
     pub(super) fn block<T>(
         &mut self,
         until: Option<Instant>,

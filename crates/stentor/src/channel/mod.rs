@@ -88,8 +88,8 @@ impl std::fmt::Debug for Channel {
 any_core!($ Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce", Ofi(OfiFabric) if "ofi");
 
 impl Channel {
-    /// Returns a builder of the end that listens at a place. On shared memory a place is any text; on `roce` and `ofi`
-    /// it is `HOST:PORT`.
+    /// Returns a builder of the end that listens at a place. On shared memory a place is any text of at least one
+    /// character; on `roce` and `ofi` it is `HOST:PORT`.
     pub fn listen(place: &str) -> ChannelBuilder {
         ChannelBuilder::at(place, true)
     }

@@ -64,7 +64,7 @@ pub(super) enum Hold {
     Not,
     /// The command gets its ticket when its turn comes, and is sent when the caller releases it.
     Until,
-    /// The caller has released the command, which is now sent.
+    /// The caller has released the command. It is sent as soon as its groups accept it.
     Over,
     /// The caller has given the command up.
     GivenUp,

@@ -30,7 +30,7 @@ impl Notifications {
     }
 
     /// Waits for the next notification, for at most `patience`. Returns `None` at once after the
-    /// [end](Notifications::is_ended). Does not wait on the threads of the node in which the client is embedded.
+    /// [end](Notifications::is_ended). On the threads of the node in which the client is embedded, never waits.
     pub fn recv_timeout(&mut self, patience: Duration) -> Option<Notification> {
         let since = Instant::now();
         loop {

@@ -43,7 +43,7 @@ impl Cluster {
         Ok(Cluster { runtime: Arc::new(runtime), sockets: default_directory() })
     }
 
-    /// Starts a configuration in code, without a file.
+    /// Returns a builder of a configuration in code, without a file.
     pub fn builder(name: &str) -> ClusterBuilder {
         ClusterBuilder::new(name)
     }

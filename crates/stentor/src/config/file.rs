@@ -28,7 +28,8 @@ pub(super) struct Election {
     pub(super) kind: Spanned<String>,
     pub(super) timeout_min_ms: Option<Spanned<i64>>,
     pub(super) timeout_max_ms: Option<Spanned<i64>>,
-    /// Accepted here, so that the error about `zookeeper` precedes one about its keys.
+    /// A key of the election `zookeeper`. It is accepted here, so that the file is refused because of that election,
+    /// and not because of an unknown key.
     #[serde(rename = "servers")]
     pub(super) _servers: Option<Vec<String>>,
 }

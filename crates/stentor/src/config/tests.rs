@@ -379,7 +379,7 @@ fn on_verbs_processes_may_share_an_address_and_devices_are_set() {
     assert_eq!((numa_node, set.fingerprint()), (Some(1), plain.fingerprint()), "hosts may have other devices");
 }
 
-/// Every key of `[verbs]`: values at the ends of its range, values beyond them, and the errors of the latter.
+/// Sets each key of `[verbs]` to values at the ends of its range and beyond them, and checks the errors of the latter.
 #[test]
 fn every_key_of_verbs_is_refused_beyond_its_range_with_place_and_remedy() {
     let numbers = [
@@ -523,8 +523,8 @@ fn memory_grows_with_each_limit_and_adds_up() {
     assert!(pair > single, "a member of a larger group has stream rings");
 }
 
-/// For replies, a member registers a cache line for each client, and a client registers a ring for each of three
-/// members. For queries it is the opposite.
+/// For replies, a member registers a cache line for each client, and a client registers a ring for each of the three
+/// members. For queries, the member registers the rings, and the client the cache lines.
 #[test]
 fn memory_for_replies_is_counted_at_both_ends() {
     let bytes = |limits: &str| {

@@ -125,7 +125,7 @@ where
     value.map(|_| number(key, value, range, *range.start())).transpose()
 }
 
-/// Checks a device name by the kernel's rules: fewer than 64 characters, and no path.
+/// Checks a device name by the kernel's rules: 1 to 63 visible ASCII characters without `/`.
 fn device(name: &Spanned<String>) -> Result<String, Misplaced> {
     let text: &String = name.as_ref();
     let is_one = !text.is_empty() && text.len() < 64 && text.chars().all(|c| c.is_ascii_graphic() && c != '/');

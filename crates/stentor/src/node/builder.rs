@@ -81,8 +81,8 @@ impl<S: StateMachine> NodeBuilder<S> {
 
     /// Sets the bounds of the apply queue: a number of commands (at least 1) and their size in bytes. While either
     /// bound is reached, the member delivers nothing, which slows clients down. The default is 1024 commands and 4 MiB.
-    /// If commands take long, the queue holds fewer of them: about 0.2 ms of work, but at least 16 commands or the
-    /// bound. Without an apply thread, there is no queue.
+    /// If commands take long, the queue holds fewer of them: about 0.2 ms of work, but at least 16 commands, or as many
+    /// as the bound allows if that is less. Without an apply thread, there is no queue.
     ///
     /// A stop, a freeze and the restoration of a state take effect after the queued commands. So a machine that needs
     /// long for a command should have a short queue.

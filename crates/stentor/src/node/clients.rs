@@ -10,8 +10,8 @@
 //! - Each client runs in each round of the node, after the member. So it sees in the same round what the member's port
 //!   has received.
 //! - The node sleeps only when no client has any work, and then sleeps on the descriptors of all. A later call wakes
-//!   the node through the member's [waker](stentor_fabric::Fabric::waker), as every request of another thread does. The
-//!   member has armed by then.
+//!   the node through the member's [waker](stentor_fabric::Fabric::waker), as every request of another thread does.
+//!   This works because the member arms its fabric before the node checks for calls.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -71,8 +71,8 @@ impl<S: StateMachine> NodeHandle<S> {
     /// result. The protocol continues meanwhile, unless commands are applied on its thread.
     ///
     /// # Errors
-    /// Returns an error if the node has ended, or if its state machine has panicked. Also returns an error on the
-    /// thread that runs the node and on the apply thread, because it would deadlock.
+    /// Returns an error if the node has ended, or if its state machine has panicked or was outvoted. Also returns an
+    /// error on the thread that runs the node and on the apply thread, because it would deadlock.
     ///
     /// # Panics
     /// Panics if `look` panics. The node continues.
@@ -113,8 +113,8 @@ impl<S: StateMachine> NodeHandle<S> {
     /// has applied all delivered commands. Waits for that for at most 10 s.
     ///
     /// # Errors
-    /// Returns the error that had ended the node before. Also returns an error if its state machine has panicked or
-    /// takes longer than 10 s.
+    /// Returns the error that had ended the node before. Also returns an error if its state machine has panicked, was
+    /// outvoted, or takes longer than 10 s.
     pub fn stop(mut self) -> Result<S, NodeError> {
         self.stopper.stop();
         let gone = || Err(NodeError { name: self.name.clone(), problem: Problem::Gone });

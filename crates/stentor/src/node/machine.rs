@@ -292,8 +292,8 @@ mod tests {
         machine.stop().ok().and_then(Applier::into_machine).expect("the machine is not poisoned")
     }
 
-    /// A machine that sets a timer 10 ns after each command, and records the calls of its methods. Its timers from
-    /// number 4 on panic.
+    /// A machine that sets a timer 10 ns after each command, and records the calls of its methods. It panics when timer
+    /// 4 or a later one fires.
     #[derive(Clone, Default)]
     struct Calls(Arc<Mutex<Vec<(String, u64, u64)>>>);
 

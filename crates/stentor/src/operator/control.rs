@@ -219,7 +219,7 @@ pub(super) fn send(mut stream: &UnixStream, what: &impl Serialize) -> io::Result
     stream.write_all(&line)
 }
 
-/// Receives one line. Further bytes are never read.
+/// Receives one line. Bytes after the line that arrive together with it are dropped, so the other side must send none.
 pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream, longest: u64) -> io::Result<T> {
     let mut line = Vec::new();
     let mut input = BufReader::new(stream.take(longest));

@@ -25,7 +25,7 @@ pub trait Elects: Send + 'static {
     /// Returns the number of messages that another member had delivered, as it last published.
     fn delivered(&self, process: ProcessId) -> u64;
 
-    /// Returns the index of the command at which another member's state machine has panicked, as it last published.
+    /// Returns the index of the command at which another member's state machine is poisoned, as it last published.
     fn poisoned(&self, process: ProcessId) -> Option<u64>;
 
     /// Returns whether another member stands for election, as it last published. Returns `None` if servers run the
@@ -33,7 +33,7 @@ pub trait Elects: Send + 'static {
     fn stands(&self, process: ProcessId) -> Option<bool>;
 
     /// Returns whether this member does not stand for election because its clock is wrong, or because its state machine
-    /// has panicked.
+    /// is poisoned.
     fn stands_back(&self) -> bool;
 
     /// Returns whether the election names this member.

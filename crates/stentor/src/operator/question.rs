@@ -88,7 +88,7 @@ pub struct Standing {
     /// The clients with the most undelivered messages.
     #[serde(default)]
     pub clients: Vec<Lag>,
-    /// Members that do not consume the writes of this member, so that it no longer waits for them.
+    /// Members for which this member no longer waits, because they do not consume its writes.
     #[serde(default)]
     pub expelled: Vec<String>,
 }

@@ -35,7 +35,7 @@ pub enum StartError {
     /// The configuration has no process with this name.
     #[error("there is no process `{0}` in the configuration")]
     UnknownProcess(String),
-    /// The process has another role.
+    /// The process has another role than the requested one.
     #[error("`{0}` is not a {1}")]
     Role(String, &'static str),
     /// The protocol does not support what the configuration allows.

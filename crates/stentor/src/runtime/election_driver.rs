@@ -18,12 +18,12 @@
 //!   can take over as soon as it has the state and knows the leader. It remains eligible until it joins again, leaves
 //!   or defers.
 //! - *Named* by the election: it campaigns until it *leads*.
-//! - *Deferring* (`stands_back`): its state machine has panicked, and the state machine of a connected member of its
-//!   group has not; or its wall clock differs from the median of the known clocks by more than the bound, and a
-//!   connected member of its group has a right clock. It is not eligible. If it leads, it continues: the election
-//!   replaces an ineligible leader as soon as another member is eligible, and not before. A leader whose state machine
-//!   has panicked hands over by itself. If the election names no leader for twice `patience`, a leader that should
-//!   defer is better than none: the member becomes eligible for a while.
+//! - *Deferring* (`stands_back`): its state machine is poisoned (it has panicked or was outvoted), and the state
+//!   machine of a connected member of its group is not; or its wall clock differs from the median of the known clocks
+//!   by more than the bound, and a connected member of its group has a right clock. It is not eligible. If it leads, it
+//!   continues: the election replaces an ineligible leader as soon as another member is eligible, and not before. A
+//!   leader whose state machine is poisoned hands over by itself. If the election names no leader for twice `patience`,
+//!   a leader that should defer is better than none: the member becomes eligible for a while.
 //! - *Leaving*: it is no longer eligible. If it leads, it hands over first, for at most 500 ms.
 
 use std::time::Duration;
@@ -47,8 +47,8 @@ const INSISTING: u32 = 64;
 /// Index of the word in which a member publishes the number of commands that its application's state contains, or of
 /// its deliveries if that is unknown. It follows the words of the heartbeat.
 const DELIVERED: usize = Beat::WORDS;
-/// Index of the word in which a member publishes the command at which its state machine has panicked: the number of the
-/// command plus 1, or 0 if the state machine has not panicked.
+/// Index of the word in which a member publishes the command at which its state machine is poisoned: the number of the
+/// command plus 1, or 0 if the state machine is not poisoned.
 const POISONED: usize = DELIVERED + 1;
 
 /// The state of another member's process.
@@ -88,7 +88,7 @@ struct Other {
     presence: Presence,
     /// Number of applied commands that the member published last.
     delivered: u64,
-    /// Number of the command at which the member's state machine has panicked, as the member published last.
+    /// Number of the command at which the member's state machine is poisoned, as the member published last.
     poisoned: Option<u64>,
     /// Last heartbeat of the member, and the time at which that heartbeat was first read.
     beat: Option<([u64; 2], Duration)>,
@@ -127,7 +127,7 @@ pub struct ElectionDriver<E> {
     leaving: Option<Leaving>,
     /// Progress of the application, if it was set.
     applied: Option<Applied>,
-    /// Time of the next attempt to hand over, for a leader whose state machine has panicked.
+    /// Time of the next attempt to hand over, for a leader whose state machine is poisoned.
     hands_over_at: Duration,
 }
 
@@ -136,7 +136,7 @@ pub struct ElectionDriver<E> {
 pub struct Applied {
     /// Number of commands that the application's state contains.
     pub commands: u64,
-    /// Number of the command at which the state machine has panicked. Such a member is not eligible while a member with
+    /// Number of the command at which the state machine is poisoned. Such a member is not eligible while a member with
     /// an intact state machine can lead.
     pub poisoned: Option<u64>,
 }
@@ -202,7 +202,7 @@ impl ElectionDriver<Heartbeat> {
         self.poll(now, member);
         self.hand_over_if_poisoned(now, member);
         let applied = self.applied.unwrap_or(Applied { commands: member.replica().delivered(), poisoned: None });
-        // A machine that has panicked frees no slots, so clients must not wait for it.
+        // A poisoned machine frees no slots, so clients must not wait for it.
         member.set_aside(self.election.is_cut_off() || applied.poisoned.is_some());
         let mut words = [0; HeartbeatCell::WORDS];
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
@@ -291,7 +291,7 @@ impl<E: Election> ElectionDriver<E> {
         self.others.iter().find(|other| other.process == process).map_or(0, |other| other.delivered)
     }
 
-    /// Returns the number of the command at which another member's state machine has panicked, as it published last.
+    /// Returns the number of the command at which another member's state machine is poisoned, as it published last.
     #[must_use]
     pub fn poisoned(&self, process: ProcessId) -> Option<u64> {
         self.others.iter().find(|other| other.process == process)?.poisoned
@@ -343,7 +343,7 @@ impl<E: Election> ElectionDriver<E> {
         self.stands && self.leaving.is_none() && !self.stands_back
     }
 
-    /// Returns whether this member must defer to another one: its clock is wrong or its state machine has panicked, and
+    /// Returns whether this member must defer to another one: its clock is wrong or its state machine is poisoned, and
     /// a better member could lead; see the states above.
     fn must_stand_back<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let clock = member.physical_clock();
@@ -362,7 +362,7 @@ impl<E: Election> ElectionDriver<E> {
         self.others.iter().any(|other| member.is_connected_to(other.process) && is_better(other))
     }
 
-    /// Returns whether this member defers because its wall clock is wrong, or its state machine has panicked.
+    /// Returns whether this member defers because its wall clock is wrong, or its state machine is poisoned.
     #[must_use]
     pub fn stands_back(&self) -> bool {
         self.stands_back
@@ -413,9 +413,9 @@ impl<E: Election> ElectionDriver<E> {
         (heir, early)
     }
 
-    /// Hands over if this member leads and its state machine has panicked: as soon as another member can lead, and
-    /// again after `patience` if that had no effect. Ineligibility does not suffice, because only a majority without
-    /// this member could then replace it.
+    /// Hands over if this member leads and its state machine is poisoned: as soon as another member can lead, and again
+    /// after `patience` if that had no effect. Ineligibility does not suffice, because only a majority without this
+    /// member could then replace it.
     fn hand_over_if_poisoned<F: Fabric>(&mut self, now: Duration, member: &Member<F>) {
         let poisoned = self.applied.is_some_and(|applied| applied.poisoned.is_some());
         if poisoned && self.stands_back && member.replica().is_leader() && now >= self.hands_over_at {

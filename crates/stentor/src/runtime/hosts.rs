@@ -25,7 +25,7 @@ pub(super) fn names<'a>(members: impl IntoIterator<Item = &'a MemberConfig>) -> 
 }
 
 /// Resolves the names of all members; a name that cannot be resolved is an error of its member only. `own` is the index
-/// of a member and its known address, whose name is not resolved.
+/// of a member whose address is known, and that address. The name of this member is not resolved.
 pub(super) fn resolve<'a>(
     members: impl IntoIterator<Item = &'a MemberConfig>,
     own: Option<(usize, IpAddr)>,

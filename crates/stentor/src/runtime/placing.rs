@@ -6,7 +6,7 @@
 //! |---|---|
 //! | the fabric refuses the start because another process holds the id | the next id |
 //! | for more than 0.3 s, a group has the maximum number of records of earlier processes of the id | the next id |
-//! | for 1 s, the home group is unreachable, and it is not needed otherwise | the next id with another home group |
+//! | for 1 s, the home group is unreachable; `to` does not contain it, and no id was requested | the next home group |
 //! | a process on another host holds the id | the next id |
 //! | a majority of each group counts for flow control | the client starts |
 //! | the timeout has passed, or the watcher gives up | an error |

@@ -128,7 +128,7 @@ impl<S: StateMachine> SimCluster<S> {
         SimCluster { calls, ..self }
     }
 
-    /// Sets how many calls of a client are in flight at a time, 1 to 8.
+    /// Sets how many calls of a client may be in flight at a time, 1 to 8.
     #[must_use]
     pub fn at_once(self, calls: usize) -> Self {
         SimCluster { at_once: calls, ..self }

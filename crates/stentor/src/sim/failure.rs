@@ -25,7 +25,7 @@ pub enum SimProperty {
     /// Two members of a group have different values after the same calls.
     States,
     /// Two members of a group send different notifications at the same position, or members send other notifications
-    /// than the model, or a session does not receive each notification once and in order, with a report of lost ones.
+    /// than the model, or a session neither receives a notification once and in order nor learns that it was lost.
     Notifications,
     /// Two members of a group reply differently to the same call, although their values are equal.
     Replies,

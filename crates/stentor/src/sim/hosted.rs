@@ -81,7 +81,8 @@ impl<S: StateMachine> Machine for Hosted<S> {
     }
 
     fn begin(&mut self, at: &Place<'_>) {
-        // As in a node: a timer that the end of a session sets here is not due here, unless another one is.
+        // As in a node, timers that are set while sessions end at this position fire here only if another timer was due
+        // here before.
         self.is_due = self.lent.timers.get().begin(at.timestamp.time);
     }
 

@@ -23,9 +23,9 @@ pub(super) struct Difference {
 /// The notifications of all machines, by group and position.
 pub(super) type AllNotes = BTreeMap<(GroupId, u64), Notes>;
 
-/// Returns the first read and the first notification that differ from the model's, after exactly the positions that
-/// members had passed. `speaks` is `true` if the model is the machine itself, which sends notifications. Another model
-/// may omit notifications; they are compared only if it sends any.
+/// Returns the first read and the first notification that differ from the model's. The model processes the positions
+/// that the members passed, and no others. `speaks` is `true` if the model is the machine itself, which sends
+/// notifications. Another model may omit notifications; they are compared only if it sends any.
 pub(super) fn differences(model: &Sequential<'_>, notes: &AllNotes, groups: u16, speaks: bool) -> Vec<Difference> {
     let (mut reads, mut notified, mut speaks) = (None, None, speaks);
     for group in (0..groups).map(GroupId) {

@@ -48,8 +48,8 @@ impl Turn<'_> {
     }
 
     /// Returns the number of the client's process, from 1. If it differs from that of the previous turn, the previous
-    /// process died. Notifications to the session since then are lost without a report, so a script that watches a
-    /// value must read it again.
+    /// process died. Notifications to the session since the previous turn may then be lost without a report, so a
+    /// script that watches a value must read it again.
     #[must_use]
     pub fn process(&self) -> u64 {
         self.process

@@ -16,8 +16,8 @@ use crate::observer::place::Place;
 
 /// Maximum number of pieces in memory.
 const WINDOW: usize = 16;
-/// Shortest time between two freezes. An observer that arrives within this time or before the freeze joins the convoy,
-/// as long as the first piece is still in memory.
+/// Shortest time between two freezes. An observer that arrives before the freeze, or less than this time after the
+/// freeze was requested, joins the convoy, as long as the first piece is still in memory.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Initial time allowance of an observer. It grows by 1 s per `BYTES_PER_SECOND` that the observer has received.
 const GRACE: Duration = Duration::from_secs(10);

@@ -11,8 +11,8 @@
 //! - Memory is bounded: the blocks in the tap and the journal take `observed_mib` and two of the longest commands, each
 //!   observer takes one frame, and a state in transfer takes 16 pieces and 16 chunks of its writer. Up to 64 empty
 //!   buffers are kept for reuse.
-//! - A member has no journal before its first observer, nor when its last observer has left two minutes ago. Its apply
-//!   thread then checks one flag for each command, and two flags for each batch.
+//! - A member has no journal before its first observer arrives, nor later than two minutes after the last one has left.
+//!   Without a journal, its apply thread checks one flag for each command, and two flags for each batch.
 
 mod convoy;
 mod kept;

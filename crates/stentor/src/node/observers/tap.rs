@@ -54,8 +54,9 @@ pub(super) enum News {
 /// The queues, which exist once the first observer has connected.
 struct Queues {
     news: ArrayQueue<News>,
-    /// Buffers that return to the apply thread. So neither thread frees memory that the other has allocated: they would
-    /// contend for a lock of the allocator, and the observers' thread may hold it for long without running.
+    /// Buffers that return to the apply thread, so that neither thread frees memory that the other has allocated.
+    /// Otherwise the two would contend for a lock of the allocator, which the observers' thread may hold for long
+    /// without running.
     spare: ArrayQueue<Vec<u8>>,
     bell: Arc<OwnedFd>,
 }
