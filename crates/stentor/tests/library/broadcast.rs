@@ -218,7 +218,7 @@ fn ended_process_is_skipped_and_its_restart_is_refused() {
     drop(all.processes.pop());
     all.logs.pop();
     let mut sent = 0;
-    // This is more than a window: a sender waits for a dead process for `patience_ms` at most.
+    // 30 messages are more than a window: a sender waits for a dead process for `patience_ms` at most.
     all.until("the others go on", |all| {
         sent += u64::from(sent < 30 && all.processes[0].send(b"on").is_ok());
         all.logs.iter().all(|log| log.len() == 31)

@@ -419,7 +419,8 @@ fn a_full_group_is_retried_with_pauses_and_delays_no_other() {
     until("a place", room);
 }
 
-/// A process that dies after it has resumed a session, and before it has stored the new key, leaves the previous key.
+/// A process may die after it has resumed a session, and before it has stored the new key. The stored key is then an
+/// earlier one.
 #[test]
 fn an_old_session_key_resumes_the_session() {
     let running = Running::new("client-old-key", 1);

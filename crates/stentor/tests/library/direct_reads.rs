@@ -11,7 +11,7 @@ use stentor_testutil::TempDir;
 
 use crate::log::until;
 
-/// Command after which the machine is slow in all following commands.
+/// Command that makes the machine slow in all following commands.
 const SLOW: &[u8] = b"slow";
 /// Query whose answer exceeds the longest reply.
 const LONG: &[u8] = b"long";
@@ -169,7 +169,7 @@ fn refused_reads_name_the_reason() {
         matches!(late, Err(CallError::NotApplied(Refused::Unanswered(group))) if group == running.group),
         "{late:?}"
     );
-    // A history that the group does not have.
+    // The group does not have this history.
     place.incarnation ^= 1 << 40;
     assert_eq!(
         refused(client.read(running.group, b"count", Consistency::After(place))),

@@ -192,7 +192,7 @@ impl Group<ElectionDriver<Heartbeat>> {
 #[test]
 fn leader_that_dies_early_is_replaced_without_a_timeout() {
     let mut group = Group::young("keeper-young");
-    // Time for the members to read each other's heartbeats, a hundredth of the timeout.
+    // The members need time to read each other's heartbeats: a hundredth of the timeout.
     let since = Instant::now();
     group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
     let old = group.leader().expect("it leads");

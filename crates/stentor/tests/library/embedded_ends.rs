@@ -302,7 +302,7 @@ fn a_call_wakes_an_idle_node() {
     ends_a_sleep(|| drop(client.call(group, b"next").wait().expect("it is applied")));
 }
 
-/// The other group would keep the session for 30 s otherwise.
+/// If the stopping node did not end the session, the other node's group would keep it for 30 s.
 #[test]
 fn a_stopping_node_ends_the_sessions_of_its_clients() {
     let pair = Pair::new("farewell", 2);

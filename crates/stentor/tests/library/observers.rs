@@ -410,7 +410,7 @@ fn hostile_peers_at_the_socket_harm_nobody_else() {
     let silent: Vec<_> = (0..300).map(|_| enter()).collect();
     stage.call(0..200);
     witness.see(Duration::from_millis(100));
-    // More connections than the node accepts: the oldest silent ones are closed.
+    // With this observer there are more connections than the node accepts, so it closes the oldest silent ones.
     let mut other = Witness::new(stage.observe().member("a"));
     stage.check(&mut other);
     assert!(is_closed(half) && silent.into_iter().all(is_closed));

@@ -14,7 +14,7 @@ fn notifications_arrive_and_lost_ones_are_reported() {
     assert!(report.count("notifications") > 2000 && report.count("notifications missed") > 50, "{report}");
 }
 
-/// A client holds a lock, and is notified of each change of the count, or that it missed some.
+/// A client that holds a lock is notified of each change of the count, or learns that it missed notifications.
 #[test]
 fn a_script_follows_its_notifications() {
     let script = |client: usize| {

@@ -17,7 +17,7 @@ fn a_correct_service_passes_and_all_events_occur() {
     assert!(report.count("answered") > 5000 && report.count("undecided") == 0, "{report}");
 }
 
-/// Many seeds: `SIM_SEEDS=100000 cargo test --release …`.
+/// The variable `SIM_SEEDS` sets the number of seeds: `SIM_SEEDS=100000 cargo test --release …`.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn a_correct_service_passes_many_seeds() {

@@ -115,7 +115,7 @@ fn leases(plant: Plant) -> SimCluster<Lease> {
                 0..=4 => Next::call(group, "take"),
                 5 => Next::call(group, "give"),
                 6 => Next::read(group, ""),
-                // Longer than a lease, so that it expires while no client calls.
+                // The wait is longer than a lease, so that the lease expires while no client calls.
                 _ => Next::Wait(Duration::from_nanos(2 * LEASE_NS)),
             }
         }
