@@ -297,8 +297,8 @@ impl Switch {
         emission::answer(&Answer { from, to: Ipv4Addr::from_bits(ip), port, qpn, psn, syndrome, msn })
     }
 
-    /// Handles a packet that is not RoCEv2. An IPv4 packet to another address is forwarded as usual, and so is any
-    /// other packet of at least 40 bytes, which may be IPv6.
+    /// Handles a packet that is not RoCEv2. An IPv4 packet to another address is forwarded as usual. So is any packet
+    /// of at least 40 bytes that is not IPv4, because it may be IPv6.
     #[cold]
     fn unreadable(&self, bytes: &[u8]) -> Departure {
         let to = bytes.get(16..20).map(|to| Ipv4Addr::new(to[0], to[1], to[2], to[3]));

@@ -110,7 +110,7 @@ fn mutate(random: &mut SplitMix64, bytes: &mut Vec<u8>) {
             2 => bytes.truncate(at),
             3 => bytes.insert(at.min(bytes.len()), random.word() as u8),
             4 if bytes.len() > 28 => bytes[28] = Opcode::ALL[random.index(Opcode::ALL.len())].to_byte(),
-            // A byte of the control packet's own payload.
+            // Changes a byte of the control packet's own payload.
             _ if bytes.len() > 60 => {
                 let at = 56 + random.index(bytes.len() - 60);
                 bytes[at] = [0, 1, 0xff, random.word() as u8][random.index(4)];

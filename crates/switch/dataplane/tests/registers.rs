@@ -1,4 +1,4 @@
-//! Register cells, and the functions of a session that tell about ranks.
+//! Register cells, and the functions of a session that answer questions about a rank.
 
 use stentor_switch::registers::{Acked, Arrays, MOST, Member, Notice, Progress, Rank, Session, State};
 

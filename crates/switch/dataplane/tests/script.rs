@@ -74,7 +74,7 @@ fn done_packet_is_acknowledged_again_and_not_copied() {
 fn naks_name_the_psn_after_the_done_psn() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     bed.left(&Bed::send(0, FIRST + 1));
-    // A packet is lost before the switch: the sender receives one NAK.
+    // A packet is lost on its way to the switch: the sender receives one NAK.
     refused(&bed.left(&Bed::send(0, FIRST + 3)), FIRST + 1, SEQUENCE);
     assert_eq!(bed.all(&Bed::send(0, FIRST + 4)), (vec![], vec![Cause::Quiet]));
     // NAKs of receivers: rank 1 has the first packet but not the second, rank 2 has none.

@@ -26,7 +26,8 @@ const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 4);
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const PATIENCE: Duration = Duration::from_secs(30);
-/// No packet has one byte: Wireshark takes that byte, with its three bytes of padding, for an EtherType.
+/// Lengths of the messages, in bytes. No length leaves one byte for the last packet: Wireshark would take that byte,
+/// with its three bytes of padding, for an EtherType.
 const LENGTHS: [u32; 6] = [0, 3, 64, 1024, 1027, 5000];
 /// Address of messages at a receiver.
 const VA: u64 = 256;
