@@ -75,7 +75,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     me: ProcessId,
     group: GroupId,
     /// The endpoint that answers commands of operators, from this host and from others. It is declared before `member`
-    /// and `place`, because it must be dropped before the owner of its socket's directory, which is one of the two.
+    /// and `place`: one of those two owns the directory of the endpoint's socket, and must be dropped later.
     operator: Operator,
     /// The member. `None` while the node starts over.
     member: Option<Member<F>>,

@@ -65,7 +65,7 @@ impl<S: StateMachine> Machine<S> {
     }
 
     /// Poisons the machine, because a majority of the group reports that this machine differs from their machines. `at`
-    /// is the first position at which one of them reports it.
+    /// is the first position at which a member of that majority reports the difference.
     #[cold]
     pub(super) fn give_up(&mut self, at: Position) {
         self.progress.note_poisoned(at);

@@ -71,8 +71,9 @@ impl<S: StateMachine> SimCluster<S> {
         SimCluster::per_group(move |_| machine(), script)
     }
 
-    /// Creates the same cluster, with machines that differ by group, for example because each group has one partition
-    /// of the keys. `machine` makes the machine of a member of the group, equal for all members of this group.
+    /// Creates a cluster like that of [`new`](Self::new), with machines that differ by group, for example because each
+    /// group has one partition of the keys. `machine` makes the machine of a member of the group, equal for all members
+    /// of this group.
     pub fn per_group<C: Script + 'static>(
         machine: impl Fn(Group) -> S + 'static,
         script: impl Fn(usize) -> C + 'static,
