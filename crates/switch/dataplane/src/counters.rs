@@ -26,7 +26,8 @@ causes! {
     Plain = "plain";
     /// Dropped: a packet to the switch that is not RoCEv2, or a packet without a complete IP header.
     Malformed = "malformed";
-    /// Dropped: the ICRC is wrong. That of data is checked only with [`check_data`](crate::Config::check_data).
+    /// Dropped: the ICRC is wrong. The switch checks the ICRC of data only with
+    /// [`check_data`](crate::Config::check_data).
     Damaged = "damaged";
     /// Dropped: the set does not exist, or is silent.
     UnknownSet = "unknown-set";

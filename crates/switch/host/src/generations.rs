@@ -15,8 +15,8 @@ use super::{Cm, SetTransport, SwitchSets, longest_list};
 
 /// Shortest and longest pause between two attempts to reach the switch. The pause grows with each attempt.
 const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-/// Shortest and longest delay before a refused join is tried again. The delay grows with each refusal. They are long
-/// because each attempt ends a generation for the other hosts.
+/// Shortest and longest delay before a refused join is tried again. The delay grows with each refusal. The delays are
+/// long because each attempt ends a generation for the other hosts.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Maximum number of the switch's messages that a round handles.
 const BURST: usize = 256;
