@@ -38,7 +38,8 @@ const BRIEF: Duration = Duration::from_millis(10);
 /// dead.
 ///
 /// # Errors
-/// [`StartError::Directory`] if other users may enter the directories; otherwise the error of the operating system.
+/// [`StartError::Directory`] if other users may enter `directory` or the cluster's directory in it; otherwise the error
+/// of the operating system. Default directories that other users may enter are skipped.
 pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
     let directory = absolute(directory);
     let mut sockets = Vec::new();
@@ -50,7 +51,7 @@ pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result
             .try_for_each(|private| make_private(private).map(drop));
         match private {
             Ok(()) => {}
-            // Another user may own the other default directory. Then none of this user's processes is there.
+            // Another user may own a default directory. Then none of this user's processes is there.
             Err(_) if place != directory => continue,
             Err(error) => return Err(error),
         }
@@ -182,8 +183,8 @@ fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError>
 /// Searches all directories that may contain a socket of another process with this process's id.
 fn find_second_anywhere(config: &SeatConfig) -> Result<Option<i32>, StartError> {
     for place in meeting_directories(&config.directory) {
-        // Skip other directories that other users may enter: no process of this user uses them. The configured
-        // directory itself was checked before.
+        // Besides the configured directory, which was checked before, there are the default ones. Skip those that other
+        // users may enter: no process of this user uses them.
         let path = place.join(&config.cluster);
         if place != config.directory && (!path.is_dir() || make_private(&path).is_err()) {
             continue;

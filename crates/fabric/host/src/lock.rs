@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, list
 use crate::credentials::Credentials;
 use crate::socket::{self, BACKLOG, FLAGS};
 
-/// A lock that this process holds until it is dropped.
+/// A lock, which this process holds until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock(OwnedFd);
 

@@ -8,8 +8,8 @@ use rustix::fs::{
 use rustix::io;
 use stentor_fabric::memory::WORD;
 
-/// Seals of the size. Without them a peer could shrink memory that this process has mapped, which would then get
-/// SIGBUS.
+/// Seals of the size. Without them a peer could shrink memory that this process has mapped. An access to the missing
+/// pages would then kill this process with SIGBUS.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Creates zeroed memory of a fixed size.

@@ -105,7 +105,8 @@ pub(crate) fn enrol(config: &SeatConfig) -> Result<Enrolment, StartError> {
 }
 
 impl Running {
-    /// Returns the processes of this user in this network namespace that have this name, in clusters with this name.
+    /// Returns the running processes named `name` that belong to clusters named `cluster`, among the processes of this
+    /// user in this network namespace.
     #[must_use]
     pub fn find(cluster: &str, name: &str) -> Vec<Running> {
         let prefix = format!("@{}", prefix(cluster, name));

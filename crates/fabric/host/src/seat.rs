@@ -119,7 +119,7 @@ pub struct Seat {
     file: String,
     at: Whereabouts,
     /// Symbolic links to the socket, in the directory that processes without `XDG_RUNTIME_DIR` search. `None` if the
-    /// socket itself is in that directory.
+    /// socket itself is in that directory or in one that is not a default directory, or if the links could not be made.
     sign: Option<Sign>,
     beside: Beside,
     lock: Lock,
@@ -217,7 +217,8 @@ impl Seat {
     }
 
     /// Creates links to the socket and to the caller's file beside it, in the directory that all processes of this user
-    /// search. If this fails, only processes with the same `XDG_RUNTIME_DIR` find the socket.
+    /// search. If this fails, only processes with the same `XDG_RUNTIME_DIR` find the socket. No links are needed if
+    /// the socket is in that directory, or in one that is not a default directory.
     fn put_up_sign(&mut self) {
         let common = common_directory();
         if !is_usual(&self.at.directory) || self.at.directory == common {

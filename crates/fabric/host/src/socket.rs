@@ -12,7 +12,7 @@ use crate::credentials::Credentials;
 
 /// Flags of every Unix socket of this crate.
 pub const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-/// Maximum number of connections that wait to be accepted. The kernel refuses more, and their peers retry.
+/// Maximum number of connections that wait to be accepted. The kernel refuses more, and the processes that dial retry.
 pub const BACKLOG: i32 = 128;
 /// Listens at a new path.
 ///
