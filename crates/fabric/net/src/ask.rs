@@ -63,7 +63,7 @@ pub enum AskError {
     /// The process has another key.
     #[error("it has another key than this command: give both the same")]
     NoKey,
-    /// The other end is not the intended process.
+    /// The other end is not the intended process, closed the connection, or sent an invalid answer.
     #[error("{0}")]
     Other(&'static str),
 }
@@ -121,7 +121,7 @@ fn next(frames: &mut FrameStream, until: Instant) -> Result<Vec<u8>, AskError> {
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            // A kernel accepts connections even if its process does not run.
+            // The kernel of the host accepts the connection even if the process that listens is stopped.
             let taken = frames.socket.peer_addr().is_ok();
             return Err(if taken { AskError::Silent } else { AskError::Unreachable(SILENCE.to_owned()) });
         }

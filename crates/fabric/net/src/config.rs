@@ -9,7 +9,7 @@ use crate::names::HostName;
 
 /// Configuration of one process, for every fabric that reaches other hosts.
 ///
-/// [`new`](NetConfig::new) has the defaults; the other methods replace one value each.
+/// [`new`](NetConfig::new) sets the defaults. Each of the other methods that return a `NetConfig` replaces one value.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
     /// Name of the cluster, 1 to 64 bytes. Equal at every process.

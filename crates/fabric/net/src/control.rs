@@ -545,8 +545,8 @@ mod tests {
         })
     }
 
-    /// Pumps all processes until an event of the first process satisfies `last`. Returns the peers that joined the
-    /// first process and that it lost.
+    /// Pumps all processes until an event of the first process satisfies `last`. Returns which peers connected to the
+    /// first process and which it lost, in order.
     fn until(controls: &mut [Control], last: fn(&PeerEvent) -> bool) -> Vec<String> {
         let since = Instant::now();
         let mut heard = Vec::new();

@@ -53,7 +53,7 @@ impl Handshake {
         self.since.elapsed() >= if taken { HANDSHAKE } else { DIALLING }
     }
 
-    /// Returns the process id that the other end claims. It has not proved its identity.
+    /// Returns the process id that the other end claims. The other end has not proved its identity.
     pub(crate) fn claims(&self) -> Option<ProcessId> {
         self.theirs.as_ref().map(|(_, hello)| hello.process)
     }

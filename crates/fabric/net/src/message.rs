@@ -104,7 +104,7 @@ impl Message {
     }
 }
 
-/// An [`End::Opaque`] is the last field of its message, and has no length.
+/// An [`End::Opaque`] is the last field of its message, so its length is not encoded.
 impl Field for End {
     fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
         match self {

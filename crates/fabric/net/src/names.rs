@@ -126,8 +126,8 @@ impl Names {
         known.asked = asks.send((peer, address.clone())).is_ok();
     }
 
-    /// Returns the address to try after a failed one: a name has one for each network interface, and its process
-    /// listens at one of them.
+    /// Returns the address to try after a failed one: a name has an address for each network interface of its host, and
+    /// the process listens at only one of them.
     pub(crate) fn after(&self, peer: usize, tried: SocketAddr) -> SocketAddr {
         let all = self.known.get(peer).map_or(&[][..], |known| &known.all);
         let next = all.iter().position(|address| *address == tried).map(|at| (at + 1) % all.len());

@@ -141,8 +141,8 @@ pub trait Sets: Sized {
         Some(*done)
     }
 
-    /// Returns a completion that no queue pair reported. It is called after the completions of the queue pairs were
-    /// polled.
+    /// Returns a completion that no queue pair reported. The fabric calls this after it has polled the completions of
+    /// the queue pairs.
     fn next_flushed(cm: &mut ConnectionManager<Self>) -> Option<Completion> {
         let _ = cm;
         None

@@ -264,8 +264,8 @@ pub trait Device: Transport + Sized {
     /// Returns the memory of a region.
     fn memory(&self, region: RegionId) -> &[Word];
 
-    /// Grants a peer access to a region, and returns the key that the peer needs. It is called only while the peer has
-    /// no grant of this region.
+    /// Grants a peer access to a region, and returns the key that the peer needs. The fabric calls this only while the
+    /// peer has no grant of this region.
     ///
     /// # Errors
     /// Returns the reason for the failure, with the remedy.
@@ -302,7 +302,7 @@ pub trait Device: Transport + Sized {
     /// has no effect.
     fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError>;
 
-    /// Posts a tagged receive. It is called only if [`Capabilities::tagged`] is true.
+    /// Posts a tagged receive. The fabric calls this only if [`Capabilities::tagged`] is true.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`post_receive`](Device::post_receive).
@@ -317,7 +317,7 @@ pub trait Device: Transport + Sized {
         Err(PostError::Unsupported("tagged receive"))
     }
 
-    /// Cancels a tagged receive. It is called only if [`Capabilities::tagged`] is true.
+    /// Cancels a tagged receive. The fabric calls this only if [`Capabilities::tagged`] is true.
     fn cancel_tagged_receive(&mut self, qp: QpId, id: u64) {
         let _ = (qp, id);
     }
@@ -333,7 +333,7 @@ pub trait Device: Transport + Sized {
     /// Writes completions to `out` and returns their number.
     fn poll(&mut self, out: &mut [Completion]) -> usize;
 
-    /// Handles the asynchronous events of the device. It is called before each round of the control plane.
+    /// Handles the asynchronous events of the device. The fabric calls this before each round of the control plane.
     fn handle_events(&mut self) {}
 
     /// Arms the device, so that a write that lands or a completion wakes a sleeping process.

@@ -232,7 +232,7 @@ impl<F: Fabric> Script<F> {
         pair.events([1, 0]);
     }
 
-    /// Calls each function once while nothing happens.
+    /// Calls `flush`, `poll_hint` and `arm` while nothing happens.
     fn idle(&mut self) {
         step("idle");
         for process in 0..2 {
