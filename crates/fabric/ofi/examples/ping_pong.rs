@@ -69,7 +69,8 @@ impl Side {
         Ok(times[times.len() / 2])
     }
 
-    /// Sends batches of 16 messages of 1 MiB, each answered by one small message. Returns the rate in bytes per second.
+    /// Sends batches of 16 messages of 1 MiB. One small message answers each batch. Returns the rate in bytes per
+    /// second.
     fn rate(&mut self, rounds: usize, begins: bool) -> Result<f64, Failure> {
         let (mut received, mut sent) = self.0.counts();
         let start = Instant::now();

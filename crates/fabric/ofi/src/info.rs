@@ -52,8 +52,8 @@ pub struct MemoryModes {
     pub local: bool,
     /// `true` if peers address memory by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
     pub virtual_addresses: bool,
-    /// `true` if memory must be allocated when it is registered (`FI_MR_ALLOCATED`). This crate always allocates it
-    /// before.
+    /// `true` if memory must already be allocated when it is registered (`FI_MR_ALLOCATED`). The memory of this crate
+    /// always is.
     pub allocated: bool,
     /// `true` if the provider chooses the keys (`FI_MR_PROV_KEY`).
     pub provider_keys: bool,

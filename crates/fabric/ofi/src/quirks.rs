@@ -1,5 +1,5 @@
 //! Known defects of providers, by name and version. Tests of this crate fail when a provider no longer has the defect
-//! `masks_miss_unexpected` or `fetches_nothing`. For the other defects, no test does.
+//! `masks_miss_unexpected` or `fetches_nothing`. No test detects that one of the other defects has disappeared.
 
 use crate::info::Info;
 use crate::load::Version;

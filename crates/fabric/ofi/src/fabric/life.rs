@@ -289,8 +289,8 @@ impl Life {
         Ok(())
     }
 
-    /// Counts a request of the send queue that was posted to the provider. If more operations are posted than its queue
-    /// holds, the provider may lose completions.
+    /// Counts a request of the send queue that was posted to the provider. If more operations were posted than the
+    /// provider's queue holds, the provider might lose completions.
     #[inline]
     fn has_one_more(&mut self) {
         self.under_way += 1;

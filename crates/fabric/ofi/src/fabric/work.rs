@@ -48,7 +48,7 @@ pub(super) enum Work {
         operands: Local,
         to: There,
     },
-    /// An operation for which the peer has not granted access.
+    /// No operation of the provider: the peer has not granted access, or the request is already complete.
     Refused,
 }
 
