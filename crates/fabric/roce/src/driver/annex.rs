@@ -110,7 +110,7 @@ impl Junction {
     /// Hands a packet over if it is for the queue pair of an annex. Returns whether it was for one.
     #[inline]
     pub(super) fn takes(&self, arrival: &Arrival<'_>) -> bool {
-        // The high byte of the number excludes packets of the main endpoint, so these cost nothing more.
+        // The high byte of the number excludes packets of the main endpoint, which therefore need no lock.
         arrival.transport.get(NUMBER_AT).is_some_and(|first| *first >= (FIRST >> 16) as u8) && self.hand_over(arrival)
     }
 

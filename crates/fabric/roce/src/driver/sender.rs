@@ -3,8 +3,8 @@
 //! - **No room** (the socket's buffer, or a queue after it, is full): the packets stay with the caller, which retries.
 //!   If there has been no room for [`PATIENCE`], the first packets are dropped, as on any network. A blocked path
 //!   therefore does not block other paths for ever.
-//! - **A run is refused**: its packets are sent one by one at once. If that succeeds, the cause of the refusal was the
-//!   run, and no runs are sent to that destination for [`AGAIN`].
+//! - **A run is refused**: its packets are immediately sent again, one by one. If that succeeds, the cause of the
+//!   refusal was the run, and no runs are sent to that destination for [`AGAIN`].
 //! - **A packet is refused**: it is lost.
 
 use std::collections::{HashSet, VecDeque};

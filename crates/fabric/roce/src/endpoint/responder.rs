@@ -237,8 +237,8 @@ impl Responder {
         }
     }
 
-    /// Acknowledges all requests before `expected`. Replaces the response before it if that is an acknowledgement that
-    /// was not sent yet.
+    /// Acknowledges all requests before `expected`. If the last response in the queue is a positive acknowledgement,
+    /// too, the new one replaces it.
     fn acknowledge(&mut self) {
         let answer = Reply::Acknowledge { psn: self.expected.minus(1), syndrome: Syndrome::ACK, msn: self.msn };
         match self.answers.back_mut() {

@@ -39,9 +39,9 @@ const INLINE_LIMIT: u32 = 1 << 20;
 const DEPTH_LIMIT: u32 = 1 << 16;
 /// epoll data that identifies the packet socket.
 const PACKETS: u64 = 1;
-/// Number of rounds (calls of [`take_in`](RoceDevice::take_in)) after a sleep in which the socket is not read. If the
-/// kernel reported packets, the first of these rounds reads it all the same. A polling loop makes as many rounds before
-/// it sleeps again. A loop that stays awake notices a packet later, by less than the time of one read.
+/// Number of rounds (calls of [`take_in`](RoceDevice::take_in)) that follow a sleep and do not read the socket. If the
+/// kernel reported packets, the first of these rounds reads the socket nevertheless. A polling loop makes as many
+/// rounds before it sleeps again. A loop that stays awake notices a packet later, by less than the time of one read.
 const SPARED: u32 = 8;
 /// Maximum number of attempts to draw a queue pair number that is not in use.
 const TRIES: usize = 1000;

@@ -82,8 +82,8 @@ fn exhausted_retries_break_the_queue_pair() {
     assert_eq!(a.endpoint.state(a.qp), Some(State::Error));
 }
 
-/// Delivers all packets except responses to READs and atomics until the queue pair of `a` has no deadline, at most 1000
-/// deadlines. Returns the time and the number of acknowledgements and NAKs that `a` received.
+/// Delivers all packets except responses to READs and atomics, until the queue pair of `a` has no deadline or 1000
+/// deadlines have passed. Returns the time and the number of acknowledgements and NAKs that `a` received.
 fn lose_responses(a: &mut Side, b: &mut Side) -> (u64, u64) {
     let (mut now, mut acknowledged) = (0, 0);
     for _ in 0..1000 {
