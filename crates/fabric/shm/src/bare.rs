@@ -66,10 +66,10 @@ impl BareMemory {
     }
 
     /// Stores whole words, the first of them at index `first`, as the fabric stores a WRITE. The second word is stored
-    /// last, with release order.
+    /// last, with release order. Bytes after the last whole word are ignored.
     ///
     /// # Panics
-    /// Panics if the words do not exist. Bytes after the last whole word are ignored.
+    /// Panics if the words do not exist.
     #[inline]
     pub fn store(&self, first: usize, bytes: &[u8]) {
         store_bytes(bytes, &self.words()[first..first + bytes.len() / WORD]);

@@ -28,7 +28,7 @@ pub struct ShmConfig {
     pub max_bytes: u64,
     /// Limit of the number of regions that this process registers.
     pub max_regions: u32,
-    /// Limit of one message or write, in bytes. A queue pair with receives needs about twice as much.
+    /// Limit of one message or write, in bytes. The queue of a queue pair with receives occupies about twice as many.
     pub message_bytes: u32,
     /// Time that a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
     pub rnr_timeout: Duration,

@@ -167,8 +167,9 @@ impl Data {
         }
     }
 
-    /// Completes the stores since the last check, if the region has not been revoked since. Returns whether the queue
-    /// pair may continue. The caller must have executed a full fence since the stores.
+    /// Completes the stores since the last check, if the region has not been revoked since. On an unreliable
+    /// connection, completes them even then. Returns whether the queue pair may continue. The caller must have executed
+    /// a full fence since the stores.
     #[inline]
     pub(crate) fn settle(&mut self, index: usize) -> bool {
         let qp = &mut self.qps[index];

@@ -1,6 +1,6 @@
-//! Deferred work requests. A request waits if the peer has posted no receive for it or its queue is full, and so do all
-//! later requests on the queue pair. This is the only place of the data plane that allocates, which does not matter
-//! because waiting is slow anyway.
+//! Deferred work requests. A request waits if the peer has posted no receive for it or the peer's queue is full. All
+//! later requests on the queue pair then wait, too. This is the only place of the data plane that allocates, which does
+//! not matter because waiting is slow anyway.
 
 use std::time::Instant;
 

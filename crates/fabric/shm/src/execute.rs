@@ -1,4 +1,5 @@
-//! Execution of work requests. Posting executes them at once, unless they must wait for a receive of the peer.
+//! Execution of work requests. Posting executes them at once, unless they must wait for a receive of the peer or for
+//! room in the peer's queue.
 
 use stentor_fabric::memory::{Ordering, Word, fence};
 use stentor_fabric::{QpKind, RemoteSpan, Source, Span, Status, Verb};
@@ -49,7 +50,7 @@ impl Data {
     }
 
     /// Finds the region, and checks earlier stores to another region. Returns `None` if the work request has failed and
-    /// was reported.
+    /// was reported, or was lost on an unreliable connection.
     fn open(
         &mut self,
         index: usize,
@@ -100,7 +101,8 @@ impl Data {
         self.break_qp(index, Status::Flushed);
     }
 
-    /// Stores a write. Returns the slot of its region, `QUEUE` if the write has no data, or `None` if it was refused.
+    /// Stores a write. Returns the slot of its region, `QUEUE` if the write has no data, or `None` if it failed or was
+    /// lost.
     fn write(&mut self, index: usize, entry: SendEntry, source: Source<'_>, target: &RemoteSpan) -> Option<u32> {
         let bytes = source.bytes();
         if bytes == 0 {

@@ -43,7 +43,7 @@ const DEPTH_LIMIT: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct ShmFabric {
     pub(crate) config: ShmConfig,
-    /// The life thread. The field is dropped first, so that peers see its mark before the sockets close.
+    /// The life thread. The field is dropped before `control`, so that peers see its mark before the sockets close.
     pub(crate) life: Life,
     pub(crate) data: Data,
     pub(crate) control: Control,
@@ -148,7 +148,7 @@ impl ShmFabric {
     }
 
     /// Returns a path for another socket in the cluster's private directory, for operators. A socket at that path is
-    /// removed when this process ends. If it is killed, its janitor removes the socket.
+    /// removed when this process ends. If this process is killed, its janitor removes the socket.
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.control.seat.beside()

@@ -426,7 +426,8 @@ impl ShmFabric {
         self.control.newcomers.retain(|newcomer| !newcomer.link.dead && newcomer.since.elapsed() < HANDSHAKE);
     }
 
-    /// Returns whether this process should dial a peer: it has a queue pair to it, the larger id, and no connection.
+    /// Returns whether this process should dial a peer now: it has the larger id and a queue pair to the peer, it is
+    /// neither connected nor dialling, and no pause after a refusal is in progress.
     fn must_dial(&self, peer: ProcessId) -> bool {
         let known = &self.control.peers[peer.index()];
         peer < self.config.me

@@ -21,7 +21,8 @@ pub(crate) struct SendEntry {
     pub(crate) signalled: bool,
 }
 
-/// A work request that waits for a receive of the peer, or for an earlier request that waits for one.
+/// A work request that waits for a receive of the peer or for room in the peer's queue, or for an earlier request that
+/// waits.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     pub(crate) entry: SendEntry,

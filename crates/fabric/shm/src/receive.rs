@@ -9,7 +9,7 @@ use crate::local::span_words;
 use crate::queue::{Garbled, RecordKind};
 
 impl Data {
-    /// Receives all messages for which a receive is posted.
+    /// Receives the messages of peers that may have sent some since the last call, as far as receives are posted.
     #[inline]
     pub(crate) fn receive(&mut self) {
         let heard = self.take_heard();
