@@ -246,8 +246,8 @@ impl State {
         }
     }
 
-    /// Lands a part of a write that the NIC is receiving when its key is revoked, at random. The write is refused in
-    /// any case.
+    /// Handles the writes in flight whose key is revoked: at random, lands a part of a write that would execute next.
+    /// All of these writes are refused in any case. Returns their number.
     fn land_partially(&mut self, key: u32) -> u64 {
         let mut underway = 0;
         for id in self.messages.in_use() {

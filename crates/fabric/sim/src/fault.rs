@@ -65,10 +65,10 @@ pub struct FaultMix {
     pub count: u32,
     /// Earliest time, in nanoseconds.
     pub from_ns: u64,
-    /// Latest time, in nanoseconds.
+    /// Latest time of a fault, in nanoseconds. Planned restarts may be later.
     pub until_ns: u64,
-    /// Maximum duration of stalls and partitions, maximum time from a crash to the planned restart, and maximum jump of
-    /// clocks, in nanoseconds.
+    /// Maximum duration of stalls and partitions, maximum time from the fault to the planned restart, and maximum jump
+    /// of clocks, in nanoseconds.
     pub longest_ns: u64,
     /// Processes that may be affected; empty for all.
     pub targets: Vec<ProcessId>,
@@ -76,7 +76,7 @@ pub struct FaultMix {
     pub crash: u32,
     /// Weight of crashes right after a post.
     pub crash_at_post: u32,
-    /// `true` if a crashed process is restarted later.
+    /// `true` to plan a restart for each crash. It has no effect if the process has not crashed by then.
     pub restart: bool,
     /// Weight of stalls.
     pub stall: u32,

@@ -8,7 +8,7 @@ use crate::memory::LandingPlace;
 use crate::qp::{Message, Qp, Queued};
 use crate::state::State;
 
-/// Payload of the smallest packets, in bytes. A longer message is sent in several packets.
+/// Payload of a packet at the smallest path MTU, in bytes. A longer message is sent in several packets.
 const MTU: u32 = 256;
 
 impl State {

@@ -9,7 +9,7 @@ use crate::qp::{PostedRecv, Queued, RequestKind, Unexpected};
 use crate::rng::scatter;
 use crate::state::State;
 
-/// A word of a region to which a key gives access.
+/// The place of a span to which a key gives access: its region, and the index of its first word.
 pub(crate) struct Opened {
     pub(crate) region: u32,
     pub(crate) first: usize,

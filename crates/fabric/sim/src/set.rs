@@ -221,8 +221,8 @@ impl State {
         }
     }
 
-    /// Begins the next life, if at least two members wait for it and all running members have left the last one, or the
-    /// grace period has elapsed.
+    /// Begins the next life, if at least two members wait for it. Before the grace period has elapsed, all running
+    /// members must also have left the last life.
     pub(crate) fn on_set_forms(&mut self, number: u16) {
         let count = self.sets[&number].members.len();
         let mut seats: Vec<_> = (0..count).map(|rank| self.waits(number, rank)).collect();
