@@ -23,7 +23,7 @@ pub struct WorkStatus(pub u32);
 impl WorkStatus {
     /// The operation succeeded.
     pub const SUCCESS: WorkStatus = WorkStatus(sys::IBV_WC_SUCCESS);
-    /// The queue pair entered the error state before the operation started.
+    /// The queue pair entered the error state before the operation completed.
     pub const FLUSHED: WorkStatus = WorkStatus(sys::IBV_WC_WR_FLUSH_ERR);
     /// The message is longer than the receive.
     pub const LOCAL_LENGTH: WorkStatus = WorkStatus(sys::IBV_WC_LOC_LEN_ERR);
