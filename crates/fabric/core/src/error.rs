@@ -63,7 +63,7 @@ pub enum AccessError {
     System {
         /// The region.
         region: RegionId,
-        /// What the operating system or the fabric reported.
+        /// The message of the operating system or of the fabric.
         reason: String,
     },
 }
