@@ -2,11 +2,12 @@
 //! deliver them.
 //!
 //! A sender keeps a given number of messages outstanding. Every process records times of the host's monotonic clock in
-//! memory. When it has all of them, it writes them to a separate file in a shared folder. The sender then computes one
-//! row. The rate, in messages per second, is counted from the first measured call to the last delivery at the last
-//! receiver. A latency is the time from a call to the last receiver's delivery. If messages are sent one at a time, the
-//! sender sends the next message when all receivers have delivered the one before. For this purpose the receivers
-//! report their progress in files. In a stream the sender counts only its own deliveries.
+//! memory. When a receiver has delivered all messages, it writes the times of its deliveries to a separate file in a
+//! shared folder. The sender then computes one row. The rate, in messages per second, is counted from the first
+//! measured call to the last delivery at the last receiver. A latency is the time from a call to the last receiver's
+//! delivery. If messages are sent one at a time, the sender sends the next message when all receivers have delivered
+//! the one before. For this purpose the receivers report their progress in files. In a stream the sender counts only
+//! its own deliveries.
 //!
 //! Two processes exchange messages in round trips ([`ping_pong`]). A latency is half of a round trip. Both processes
 //! spin.
@@ -24,7 +25,7 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// Maximum time for which a sender waits for a file or a message of a receiver.
+/// Maximum time for which a sender waits for a file of a receiver, or for a receiver to deliver a message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The role of a process in a comparison.
@@ -206,12 +207,12 @@ impl Progress {
     }
 }
 
-/// The progress of all receivers, for the sender of one message at a time.
+/// The progress of all receivers other than this process, for the sender of one message at a time.
 pub struct Others(Vec<File>);
 
 impl Others {
-    /// Waits until all receivers have begun to report their progress, and returns the files of their reports. In a
-    /// stream, receivers report no progress, so the list is empty.
+    /// Waits until all other receivers have begun to report their progress, and returns the files of their reports. In
+    /// a stream, receivers report no progress, so the list is empty.
     ///
     /// # Errors
     /// Returns an error if a receiver has not begun to report within [`PATIENCE`].
@@ -224,7 +225,7 @@ impl Others {
         Ok(Others(others.map(open).collect::<Result<_>>()?))
     }
 
-    /// Waits until all receivers have delivered this number of messages.
+    /// Waits until all other receivers have delivered this number of messages.
     ///
     /// # Errors
     /// Returns an error if a receiver has not delivered them within [`PATIENCE`].
