@@ -296,7 +296,7 @@ pub struct BenchSwitch {
 }
 
 /// Parses a payload: a multiple of 8 bytes, because the fabric's own operation copies only whole words, and less than
-/// the payload of the throughput rows.
+/// the payload of the bandwidth rows.
 fn channel_payload(text: &str) -> Result<usize, String> {
     let size = text.parse().ok().filter(|size| (8..1 << 20).contains(size) && size % 8 == 0);
     size.ok_or_else(|| "the payload is a multiple of 8, from 8 to 1048568 bytes".to_owned())

@@ -37,8 +37,8 @@ pub(super) const OUTSTANDING: u64 = 4 * BATCH as u64;
 const UDP_PORT: u16 = 4791;
 /// Line of the shared area that holds the credit of a stream.
 const CREDIT: usize = 0;
-/// Second numbers of loopback addresses for benches on RoCEv2. Benches that run at the same time use one each. They lie
-/// between the numbers of the demonstrations and those of the tests.
+/// Second numbers of loopback addresses for benches on RoCEv2. Benches that run at the same time use one each. These
+/// numbers follow those of the demonstrations.
 const NETWORKS: std::ops::Range<u8> = 192..200;
 
 /// Returns the second number of the bench's loopback addresses, if it runs on a network.

@@ -241,7 +241,8 @@ impl Inbox<'_> {
         let mut bytes = &packet[HEADER..];
         let mut rest = std::mem::take(&mut self.from[writer].rest);
         if self.from[writer].next != number {
-            // A record that began in a lost packet has no end.
+            // A packet is missing. The record that was being received cannot be completed, and the end of a record that
+            // began in the missing packet is skipped.
             rest.clear();
             bytes = bytes.get(usize::from(first)..).unwrap_or(&[]);
         }

@@ -162,7 +162,7 @@ impl Row {
         Row { of_rounds: rates.to_vec(), of_rounds_unit, ..self.with_rate(median(rates.iter().copied())) }
     }
 
-    /// Adds the fixed rate, and the rates at which messages were delivered in each round.
+    /// Adds the fixed rate, and the median of the rates at which messages were delivered in the rounds.
     pub(super) fn with_due(self, due_per_s: f64, rates: &[f64]) -> Self {
         Row { due_per_s: Some(due_per_s), ..self.with_rate(median(rates.iter().copied())) }
     }

@@ -123,7 +123,7 @@ impl Drop for Workers {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // The last process removes the directory, unless it was killed.
+        // The last process of the cluster has removed the directory, unless that process was killed.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -71,14 +71,15 @@ struct FailedWhat {
 pub(super) type Key = (String, u64);
 
 impl Row {
-    /// Returns whether the figures of the rounds are rates. Otherwise they are latencies. Documents of earlier versions do
-    /// not name the unit: there, the unit of the bound decides, or whether the row has a latency.
+    /// Returns whether the figures of the rounds are rates. Otherwise they are latencies. Documents of earlier versions
+    /// do not name the unit of these figures. In such a document, the unit of the bound decides. Without a bound, the
+    /// figures are rates if the row has no latency.
     pub(super) fn is_rate(&self) -> bool {
         let unit = self.of_rounds_unit.as_ref().or(self.bound.as_ref().map(|bound| &bound.unit));
         unit.map_or(self.p50_us.is_none(), |unit| unit != MICROSECONDS)
     }
 
-    /// Returns the cost of each round: its latency, or the inverse of its rate.
+    /// Returns the cost of each round whose figure is above 0: its latency, or the inverse of its rate.
     pub(super) fn costs(&self) -> Vec<f64> {
         let rounds = self.of_rounds.iter().copied().filter(|figure| *figure > 0.0);
         if self.is_rate() { rounds.map(|rate| 1.0 / rate).collect() } else { rounds.collect() }

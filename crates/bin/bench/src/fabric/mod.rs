@@ -39,7 +39,7 @@ const ON_NETWORK: u64 = 42_000;
 const ON_DEVICE: u64 = 14_000;
 /// Largest number of samples of one round.
 const MAX_SAMPLES: u64 = 1 << 20;
-/// Number of lines of the bounds: two areas of the longest payload, with a line between them.
+/// Number of lines of the bounds. They have room for two areas of the longest payload, with a line between them.
 const BOUND_LINES: usize = 2 * (MAX_BYTES / 64) + 2;
 
 kinds! {

@@ -313,8 +313,8 @@ impl<F: Pair> Verbs<F> {
         self.post(Lane::Reliable, verb, signalled, true)
     }
 
-    /// Posts a WRITE, or a SEND on the lane for it, of `words` words of registered memory that never changes. Returns
-    /// the number of the request.
+    /// Posts a WRITE of `words` words of registered memory that never changes, or a SEND of them if `lane` is the queue
+    /// pair for SEND. Returns the number of the request.
     #[inline]
     pub(super) fn stream_region(
         &mut self,

@@ -36,8 +36,8 @@ pub(super) struct Load<F: FabricDiagnostics> {
 /// The pace of a load.
 pub(super) struct Pace {
     pub(super) seed: u64,
-    /// Messages per second. `None` for as many as there is room for, to all groups; the writes that serve them are then
-    /// not recorded.
+    /// Messages per second. With `None`, the client sends as many messages as there is room for, each to all groups,
+    /// and remote writes are not recorded.
     pub(super) rate: Option<u32>,
     pub(super) wait: WaitMode,
     pub(super) ahead: bool,
@@ -82,7 +82,8 @@ impl<F: FabricDiagnostics> Load<F> {
         &mut self.own.recorder
     }
 
-    /// Runs one round of the loop. If `send` is set, it sends the messages that are due.
+    /// Runs one round of the loop. If `send` is set, the round sends the messages that are due. Otherwise it sends only
+    /// a message that the history already records.
     pub(super) fn round(&mut self, send: bool) -> Result<(), Failure> {
         let now = Instant::now();
         let mut worked = self.own.client.step();

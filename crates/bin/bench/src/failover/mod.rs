@@ -32,9 +32,10 @@ use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
 use stentor_support::{Failure, Output, Verdict, verdicts};
 
-/// Target of a simulated fail-over that the members must detect themselves, in microseconds.
+/// Target for the outage of a simulated fail-over that the members must detect themselves, in microseconds.
 const SILENT_US: f64 = 1000.0;
-/// Target of a simulated fail-over that the members are notified of, in microseconds from the notification.
+/// Target for the outage of a simulated fail-over of which the members are notified, in microseconds from the
+/// notification.
 const TOLD_US: f64 = 50.0;
 
 pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdict), Failure> {

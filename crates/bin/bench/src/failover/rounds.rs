@@ -1,5 +1,5 @@
-//! The script: a process is killed under load and restarted. The next kill waits until it has caught up with the
-//! others.
+//! The script: a process is killed under load and restarted. The next kill waits until that process has caught up with
+//! the others.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -147,7 +147,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
             return false;
         }
         let sent = self.load.sequence();
-        // With this many messages, each group gets some.
+        // With this many messages, each group almost certainly gets some.
         let from = *self.whole_from.get_or_insert(sent + PROOF);
         self.rounds.is_multiple_of(16) && self.delivered >= from && self.fleet.client_is_in() && self.fleet.all_are_in()
     }

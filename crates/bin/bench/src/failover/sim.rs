@@ -75,7 +75,7 @@ struct Seen {
     /// Time, number of the ballot, and multicast time of each delivery.
     deliveries: Vec<(u64, u64, u64)>,
     leader: Option<(u64, ProcessId)>,
-    /// The process that has crashed, and the time at which the other processes are notified.
+    /// The time at which the other processes are notified of a crash, and the process that has crashed.
     died: Option<(u64, ProcessId)>,
 }
 

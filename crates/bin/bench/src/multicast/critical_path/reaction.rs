@@ -19,7 +19,7 @@ pub(super) enum Output {
     Delivered,
 }
 
-/// The outputs of a process from the last of some writes until the next one arrives.
+/// The outputs of a process from the arrival of the last of its inputs until the next input arrives.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Reaction {
     /// The writes that the process waited for. Empty for the client's call.

@@ -106,7 +106,8 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Returns the process after `me`, and whether a leader has written in the current pass of the leaders.
+/// Returns the process whose turn follows that of `me`, and whether a leader has written in the current pass of the
+/// leaders.
 fn next(order: &[usize], me: usize, led: bool, is_leader: impl Fn(usize) -> bool) -> (usize, bool) {
     let at = order.iter().position(|process| *process == me).expect("the order contains this process");
     let next = order[(at + 1) % order.len()];
