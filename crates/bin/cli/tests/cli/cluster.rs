@@ -219,7 +219,7 @@ fn restarted_member_reports_its_undelivered_messages() {
     for name in ["g1.1", "g1.2", "g1.3"] {
         running.delivered(name, 3);
     }
-    // A member that is killed may not have reported its last deliveries to any other.
+    // A member that is killed may not have reported its last deliveries to any other member.
     // The session's opening and end are deliveries, too.
     running.until_recorded("g1.3.jsonl", 5);
     running.signal("g1.3", Signal::KILL);

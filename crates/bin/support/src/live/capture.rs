@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::args::{Network, Networks, SeededNetworks};
 
-/// Network arguments of one command, from which those of each of its processes are derived.
+/// Network arguments of one command. The network arguments of each of its processes are derived from them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Captures {
     all: Network,

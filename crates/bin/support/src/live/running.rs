@@ -25,8 +25,8 @@ pub fn is_stopped(pid: i32) -> bool {
     pid > 0 && matches!(state, Some('T' | 't'))
 }
 
-/// Returns the missing members that run on this host. `directory` is where the other processes look for their sockets,
-/// if that matters.
+/// Returns the missing members that run on this host. `directory` is where the other processes look for the sockets of
+/// the members; `None` if they do not meet in a directory.
 pub fn missed(plan: &ClusterRuntime, members: &[ProcessId], directory: Option<&Path>) -> Vec<Missed> {
     let missed = |process: &ProcessId| {
         let found = find(plan, *process).into_iter().find(|found| found.is_same)?;

@@ -272,8 +272,8 @@ struct Caster<'a> {
     client: LocalClient,
     recording: Option<Recording>,
     sending: Sending<Request>,
-    /// Number of messages whose outcome the client does not wait for although they are not known to be applied, with
-    /// the reason of the first of them.
+    /// The reason why the first message was lost, and the number of sent messages that have ended although they are not
+    /// known to be applied.
     lost: Option<(Lost, usize)>,
     latency: Latency,
     troubles: Troubles,
@@ -401,7 +401,7 @@ impl Caster<'_> {
         self.sending.len() + self.lost.map_or(0, |(_, messages)| messages)
     }
 
-    /// Ends the session if nothing is left, and the history.
+    /// Ends the session if all messages are known to be applied, and flushes the history.
     fn close(mut self) -> Result<(), Failure> {
         if self.left() == 0 && self.lost.is_none() {
             // A session that is not ended here lives until it expires. Operations after this are not recorded.

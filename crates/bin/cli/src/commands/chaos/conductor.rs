@@ -29,13 +29,13 @@ const BEGIN_MS: u64 = 60_000;
 const RETURN_MS: u64 = 30_000;
 /// The time within which a member must end.
 const END_MS: u64 = 20_000;
-/// The time within which the cluster must come to rest after an interruption or a failure.
+/// The longest time to wait until the cluster comes to rest after an interruption or a failure.
 const HURRY_MS: u64 = 10_000;
 /// Members record remote operations only in lives that begin before this time, because these records are most of a
 /// history.
 const OPERATIONS_MS: u64 = 60_000;
-/// Time for which a member's clock may be wrong, while its group has a majority of others, before it must have stopped
-/// leading.
+/// Time after which a member with a wrong clock must have stopped leading, if its group has had a majority of sound
+/// members for the whole time.
 const STEPS_BACK_MS: u64 = 4_000;
 /// Number of clock bounds for which other members may still use a reading from before a clock was corrected. They use
 /// the later of the last two readings, and readings arrive once in eight bounds.

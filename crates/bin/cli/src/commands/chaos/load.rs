@@ -107,7 +107,7 @@ impl<'a> Loads<'a> {
         Loads { plan, scene, args, seed, clients: (0..args.clients).map(shared).collect(), phase, delivered, clock }
     }
 
-    /// Starts a thread for each client; it joins when the members are ready.
+    /// Starts a thread for each client. The client joins when the members are ready.
     pub(super) fn start<'scope, 'env, F: FabricDiagnostics>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,

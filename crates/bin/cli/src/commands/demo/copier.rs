@@ -41,7 +41,7 @@ impl Switched {
     }
 }
 
-/// The process of a switch. It stops when its standard input ends, even because this process has died.
+/// The process of a switch. It stops when its standard input ends, which also happens when this process dies.
 pub(super) struct Copier {
     child: RefCell<Child>,
 }

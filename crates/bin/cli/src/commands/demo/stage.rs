@@ -125,7 +125,8 @@ impl Stage {
         self.path().join(format!("{}{life}.jsonl", plan.name(process)))
     }
 
-    /// Returns the paths of the histories of all processes, and that of the second life of the one that was killed.
+    /// Returns the paths of the histories of all processes. If a process was killed, the history of its second life is
+    /// among them.
     pub(super) fn histories(&self, plan: &ClusterRuntime, killed: Option<ProcessId>) -> Vec<PathBuf> {
         let first = (0..plan.topology().processes() as u16).map(|process| self.history(plan, ProcessId(process), 1));
         first.chain(killed.map(|process| self.history(plan, process, 2))).collect()

@@ -68,7 +68,7 @@ pub(super) fn all(
 const BRIEF: Duration = Duration::from_millis(200);
 
 /// Looks on this host for a member that was not found where the configuration and the directory say. Returns its
-/// answer, and where it was found.
+/// answer, and a note about the process with its name that was found, which may belong to another cluster.
 pub(super) fn elsewhere(
     cluster: &Cluster<'_>,
     process: ProcessId,

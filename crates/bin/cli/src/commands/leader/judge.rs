@@ -255,7 +255,7 @@ mod tests {
                 && reason.contains("stop g1.3 and start it anew"),
             "{reason}"
         );
-        // A follower that has not heard the leader for long does not count for it.
+        // A follower that has not heard the leader for a long time is not counted as following it.
         let deaf = [
             member("g1.1", answer(leader("g1.1"))),
             member("g1.2", answer(follower("g1.2", "g1.1", Some(2001)))),

@@ -18,7 +18,8 @@ pub(super) struct Member {
     pub(super) pid: Option<i32>,
     /// Reason why the member cannot be asked.
     pub(super) why: Option<String>,
-    /// Place on this host at which the member was found, if that differs from the configuration and the directory.
+    /// Place on this host at which the member, or a process of another cluster with its name, was found. `None` if the
+    /// member is where the configuration and the directory say.
     pub(super) note: Option<String>,
     /// Number of messages that another member of its group has delivered and this one has not.
     pub(super) lag: Option<u64>,

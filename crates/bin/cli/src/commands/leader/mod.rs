@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause before a second query. That query is made if all members answered within this time but some group does not
 /// work.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Time for which a request is repeated that is refused only for a moment.
+/// Time for which a request is repeated while it is refused for a temporary reason.
 const SOON: Duration = Duration::from_secs(2);
 
 pub(super) use self::reset::reset;

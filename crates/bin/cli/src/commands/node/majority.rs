@@ -2,8 +2,8 @@
 //!
 //! It is not enough that the other members' processes exist. A stopped process keeps its sockets, and a restarted
 //! process has no memory of its group until it has joined. Another member therefore counts while its heartbeat advances
-//! and it stands for election. A member of which nothing else is known also counts for a while after it appears, before
-//! it has stood.
+//! and it stands for election. A member of which no earlier process was seen also counts for a while after it appears,
+//! even if it has not stood for election yet.
 
 use std::time::Duration;
 

@@ -426,7 +426,7 @@ fn asking(scene: &Scene, command: &str) -> Result<Ended, String> {
     telling(scene, &[words, &place(&config, &run)].concat())
 }
 
-/// Requires that a configuration is complete or does not exist.
+/// Runs `config init`, and requires that its file is complete or does not exist.
 fn config_init(scene: &Scene) -> Result<Ended, String> {
     let path = scene.in_place("cluster.toml");
     let ended = alone(scene, &["config", "init", "--fabric", "roce", "--output", &path])?;

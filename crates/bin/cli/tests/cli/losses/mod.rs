@@ -43,7 +43,7 @@ impl Draw {
         std::thread::sleep(Duration::from_millis(self.below(most_ms)));
     }
 
-    /// Returns whether the run is on RoCEv2. One run in four is, for each case in turn.
+    /// Returns whether the run is on RoCEv2. One in four consecutive runs of each case is.
     fn is_roce(&self) -> bool {
         self.seed / CASES.len() as u64 % 4 == 3
     }

@@ -27,7 +27,7 @@ pub(super) struct Actor {
     input: Option<File>,
     output: Option<File>,
     _unread: Option<File>,
-    /// Bytes that were read of a slow output.
+    /// Bytes that were read from a slow output.
     read: Vec<u8>,
 }
 

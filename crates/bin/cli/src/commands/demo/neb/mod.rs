@@ -32,7 +32,7 @@ const LIAR: u16 = 3;
 const VICTIMS: [u16; 2] = [2, 4];
 const PAYLOAD_BYTES: usize = 4096;
 const WINDOW: u32 = 16;
-/// Longest wait for the next correct process that has delivered everything, and for the next last report of a process.
+/// Longest time until one more correct process has delivered everything, and longest wait for a report at the end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of lines that are broadcast, unless the user chose another number.
 const LINES: u64 = 400;
