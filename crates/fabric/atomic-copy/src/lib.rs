@@ -4,8 +4,8 @@
 //!
 //! A copy loads or stores each shared word in one access, in no particular order, so no reader sees a torn word. Short
 //! copies are a loop of relaxed atomic accesses. On x86-64, copies of 128 words or more use the processor's string
-//! instruction, unless the positions of the two sides make it slow. It also accesses each word in one access and needs
-//! half as much time as the loop.
+//! instruction, unless the positions of the two sides make it slow or could let it tear a word. It then also accesses
+//! each shared word in one access, and needs half as much time as the loop.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 #[cfg(not(loom))]

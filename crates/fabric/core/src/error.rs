@@ -63,7 +63,7 @@ pub enum AccessError {
     System {
         /// The region.
         region: RegionId,
-        /// The message of the operating system or of the fabric.
+        /// The reason that the operating system or the fabric reported.
         reason: String,
     },
 }

@@ -49,7 +49,8 @@ pub enum Source<'a> {
     /// [`Capabilities::inline_bytes`](crate::Capabilities) bytes.
     Inline(&'a [u8]),
     /// Data that the NIC reads at some time before the completion. The span must not change until this request has
-    /// completed or, if it is unsignalled, the next signalled one on the same queue pair.
+    /// completed. If the request is unsignalled, the span must not change until the next signalled request on the same
+    /// queue pair has completed.
     Region(Span),
 }
 

@@ -86,7 +86,8 @@ pub(crate) fn is_usual(directory: &Path) -> bool {
 }
 
 /// Returns an absolute path for `path`. If the path contains `..`, the part of it that exists is returned without `..`
-/// and symbolic links. Otherwise the length of a socket path would depend on the working directory where `..` begins.
+/// and symbolic links. A path that kept the `..` would contain the working directory, too, and socket paths have a
+/// limited length.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -58,8 +58,9 @@ enum What {
     Write(stentor_fabric::RemoteSpan),
 }
 
-/// Wraps a fabric whose completions come in order, or nearly so, and reports them in an order drawn from a seed. Every
-/// rule of the contract holds, because the contract does not promise that completions come in the order of posting.
+/// Wraps a fabric whose completions come in order, or nearly so, and injects [`Faults`] with choices drawn from a seed.
+/// The contract permits all of them under the capabilities that the wrapper reports. For example, it does not promise
+/// that completions come in the order of posting.
 ///
 /// Only tests use the wrapper, because it allocates.
 pub struct FaultInjector<F> {
