@@ -34,8 +34,8 @@ const STAGES: [&str; 14] = [
 ];
 /// Number of processes to kill.
 const PROCESSES: usize = 8 * STAGES.len();
-/// Number of times that each process connects and disconnects before it enters its state. Each connection transfers a
-/// few messages.
+/// Number of times that each process connects and disconnects before it enters its state. Each connection transfers one
+/// WRITE.
 const CONNECTS: usize = 2;
 /// Latest time after its start at which every fifth process is killed, in milliseconds, whatever its state.
 const ANY_TIME: u64 = 150;

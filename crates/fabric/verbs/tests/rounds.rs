@@ -23,7 +23,7 @@ const LIVES: usize = 60;
 /// Number of breaks of each kind in a life.
 const TIMES: usize = 4;
 const CONNECTIONS: usize = LIVES * (1 + TIMES * BREAKS.len());
-/// The objects of the kernel and of the survivor are checked each time after this number of lives.
+/// Number of lives between two checks of the objects that exist in the kernel and at the survivor.
 const LOOK: usize = 10;
 
 /// Ways to break a connection while both processes are running.
@@ -61,7 +61,8 @@ fn break_it(survivor: &mut End, peer: &mut End, how: Break) {
         }
         Break::Full => {
             for end in [survivor, peer] {
-                // Leave room in the queue, because the last completion may not have been polled yet.
+                // Leave room in the queue for the write with the wrong key, and for an earlier request whose completion
+                // has not been polled yet.
                 end.flood(survivor::DEPTH as usize - 2);
                 end.write_with_wrong_key();
             }

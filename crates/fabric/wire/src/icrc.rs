@@ -21,8 +21,8 @@ const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
 const ONES: usize = 8;
 /// Offset of the byte with FECN and BECN in a BTH.
 const CONGESTION: usize = 4;
-/// Maximum number of covered bytes, including the leading ones, that are hashed in one call: the rest of such a packet
-/// is copied to the end of its masked headers. The copy costs less than the end of a second call, where `crc32fast`
+/// Maximum number of covered bytes, including the leading ones, of a packet that is hashed in one call. The bytes after
+/// its BTH are copied behind the masked headers. The copy costs less than the end of a second call, where `crc32fast`
 /// folds its wide registers into one.
 const FIRST: usize = 128;
 /// Room after the masked headers of a short packet over IPv4, in bytes.
@@ -285,11 +285,12 @@ pub fn solve_ip_id(envelope: &Envelope, transport: &[u8], icrc: u32) -> Option<u
     (difference >> 16 == 0).then(|| ip.id ^ (difference as u16).swap_bytes())
 }
 
-/// The ICRCs of packets that leave in one run and differ only in their IPv4 identifications.
+/// The differences that the IPv4 identifications make to the ICRCs of packets that leave in one run.
 ///
 /// With UDP_SEGMENT, Linux splits one buffer into the packets of a run and numbers them from the identification that a
 /// single packet would have. That is 0 on an unconnected socket that never fragments. The ICRC of each packet follows
-/// from the ICRC with identification 0 by a difference that depends only on the length.
+/// from the ICRC that the packet would have with identification 0, by a difference that depends only on the
+/// identification and the packet's length.
 ///
 /// A receiver that does not see the identification, and accepts any of the few possible ones, accepts about one of 2^28
 /// randomly damaged packets instead of one of 2^32. Such a receiver detects every single wrong bit. In a packet of 4096

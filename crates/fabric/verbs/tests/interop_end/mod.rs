@@ -142,8 +142,8 @@ impl Fabric for End {
         either!(self, fabric => fabric.poll(out))
     }
 
-    /// Polls for an event. If peers with smaller ids are not connected, this connects to them and opens sockets, for
-    /// which it enters the other namespace.
+    /// Polls for an event. While peers with smaller ids are not connected, the user-space fabric opens sockets to them
+    /// in this call, so the call then runs in the other namespace.
     fn next_event(&mut self) -> Option<Event> {
         match self {
             End::Verbs(fabric) => fabric.next_event(),
@@ -158,7 +158,7 @@ impl Fabric for End {
         either!(self, fabric => fabric.arm());
     }
 
-    /// Waits, in the other namespace for the user-space fabric, because waiting may open sockets.
+    /// Waits. The user-space fabric may open sockets meanwhile, so it waits in the other namespace.
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         match self {
             End::Verbs(fabric) => fabric.wait(timeout),

@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 const TARGET: Purpose = Purpose(1);
 const STAGING: Purpose = Purpose(2);
 const SERVICE: Service = Service(1);
-/// A service that no process uses.
+/// A service on which the survivor has no queue pair, so that a peer's queue pair on it never connects.
 pub(crate) const NOBODYS: Service = Service(2);
 pub(crate) const DEPTH: u32 = 8;
 
@@ -65,7 +65,7 @@ impl End {
         while self.fabric.device_mut().next_trouble().is_some() {}
     }
 
-    /// Starts the next life of a broken end.
+    /// Resets the queue pair if it is broken, so that it can connect again.
     pub(crate) fn again(&mut self) {
         if self.state() == QpState::Error {
             self.fabric.reset(self.qp).unwrap();
