@@ -72,7 +72,7 @@ pub struct Config {
     /// Largest number of pieces in flight per direction, and largest number of receives for pieces that are posted
     /// ahead.
     pub pieces: u32,
-    /// First sequence. Tests choose one near 2³² to see sequences wrap.
+    /// Sequence of the number 0 in each stream. Tests choose one near 2³² to see sequences wrap.
     pub first_sequence: u32,
     /// Mutant that is switched on, for tests.
     #[doc(hidden)]

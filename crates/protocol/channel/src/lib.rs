@@ -49,8 +49,8 @@
 //!    messages that the peer has not acknowledged.
 //! 5. Messages are delivered, and written messages are reported, only from the front of their window (C1, C2).
 //! 6. An end sends its last control message when both ends have finished and everything from the peer has arrived. That
-//!    message holds the total number of the end's control messages. An end whose sends have all completed, the last
-//!    control message included, and that has received all of the peer's control messages knows that nothing is in
+//!    message holds the total number of the end's control messages. Once all sends of an end have completed, the last
+//!    control message included, and all of the peer's control messages have arrived, the end knows that nothing is in
 //!    flight in either direction.
 //! 7. At that point the peer may still have receives posted. The number's next life (the next time it is opened)
 //!    therefore begins with a hello that only the receive of that life matches ([`Kind::Greeting`]). An end sends

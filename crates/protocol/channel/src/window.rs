@@ -32,7 +32,7 @@ impl Window {
         around(number, self.size()) as usize
     }
 
-    /// Returns the number of the window that has this slot.
+    /// Returns the number in the window that has this slot.
     #[inline]
     pub(crate) fn number_at(&self, place: u64) -> u64 {
         self.done + around(place + self.size() - around(self.done, self.size()), self.size())

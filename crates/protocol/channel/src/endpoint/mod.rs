@@ -309,9 +309,9 @@ impl<F: Fabric> Endpoint<F> {
         self.hand_over_all(handle, Body::Bytes(message))
     }
 
-    /// Hands over a message from registered memory, like [`hand_over`](Self::hand_over). Its pieces are sent from that
-    /// memory without a copy. Data that is posted inline is copied nevertheless, and so is a short message, which is
-    /// sent with or in place of its length.
+    /// Hands over a message from registered memory, like [`hand_over`](Self::hand_over). The message is sent from that
+    /// memory without a copy. Data that is posted inline is copied nevertheless, and so is a short message that is sent
+    /// after its length in the same WRITE ([`Scheme::Counted`]).
     ///
     /// The process must have registered `region` through [`fabric_mut`](Self::fabric_mut), with itself as the writer.
     /// The message lies at `offset`, has the length with which it was begun, and must not change before

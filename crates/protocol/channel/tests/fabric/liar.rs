@@ -25,8 +25,8 @@ struct Liar<F: Fabric> {
     fabric: F,
     qp: QpId,
     memory: RegionId,
-    /// Offset of the last message's bytes. Each message has its own offset, because earlier sends may still read their
-    /// bytes.
+    /// Offset of the last message's bytes. Eight successive messages have different offsets, because earlier sends may
+    /// still read their bytes.
     at: u64,
     greeting: (Tag, Vec<u8>),
 }

@@ -33,7 +33,7 @@ fn opened() -> (Connection, Vec<Recv>) {
 
 /// Returns the arrival of the first message, of `bytes` bytes.
 fn whole(bytes: u32) -> Outcome {
-    // The word in front of a whole message is not a length.
+    // The first word of a message that arrives in place of its length is not a length.
     received(Kind::Length, Tag::WHOLE, bytes, [u64::MAX; 8])
 }
 

@@ -58,12 +58,12 @@ pub(crate) struct End {
     pub(crate) most_unexpected: usize,
 }
 
-/// An event that may happen next.
+/// An event that may happen next. The first number of each event is *this end*, at which the event happens.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Action {
-    /// The message with this place in the other end's `flying` arrives at this end.
+    /// The message with this index in the other end's `flying` arrives at this end.
     Arrive(usize, usize),
-    /// The completion with this place in `completed` is reported to this end.
+    /// The completion with this index in `completed` is reported to this end.
     Tell(usize, usize),
     /// The application reads a part.
     Read(usize),
@@ -470,7 +470,7 @@ impl End {
     fn receive(&mut self, op: Op, flying: Flying) {
         let tag = Tag::of(flying.tag);
         let (bytes, words) = match flying.content {
-            // The word in front of a whole message is not a length.
+            // The first word of a message that arrives in place of its length is not a length.
             Content::Length { inline, .. } if self.is_whole(tag) => (inline, [u64::MAX; 8]),
             Content::Length { bytes, inline, .. } => (8 + inline, [bytes, 0, 0, 0, 0, 0, 0, 0]),
             Content::Piece { bytes, .. } => (bytes, [0; 8]),
