@@ -14,7 +14,7 @@ pub struct ZookeeperConfig {
     pub members: Vec<ProcessId>,
     /// Addresses of the ensemble's servers, each as `host:port`.
     pub servers: Vec<String>,
-    /// Path of all nodes of this cluster, such as `/stentor/example`. It is created if it is missing.
+    /// Path under which all nodes of this cluster lie, such as `/stentor/example`. It is created if it is missing.
     pub root: String,
     /// Name of the group, which is a node under `<root>/election`.
     pub group: String,

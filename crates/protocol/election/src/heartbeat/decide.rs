@@ -153,9 +153,10 @@ impl Heartbeat {
         self.peer(process).is_some_and(|peer| peer.stands && peer.is_seen() && sees_enough(peer))
     }
 
-    /// Returns the member that should claim leadership. For the shortest timeout that is a leader that has resigned and
-    /// is alive. After that it is the first candidate in order, and the next one after each longest timeout in which
-    /// none claimed leadership. The process that the invalid claim names is chosen only if there is no other candidate.
+    /// Returns the member that should claim leadership. A leader that has resigned and is alive has precedence for one
+    /// shortest timeout. Afterwards the candidates follow each other in order, each for one longest timeout, until one
+    /// of them claims leadership. The process that the invalid claim names is then chosen only if there is no other
+    /// candidate.
     fn candidate(&self) -> Option<ProcessId> {
         let void = self.claim.map(|claim| claim.process);
         let mut waited = self.now - self.ready_since.unwrap_or(self.now);

@@ -16,8 +16,8 @@ pub enum Life {
     Unheard,
     /// The other process's counter advances.
     Alive,
-    /// The other process's counter has stopped, the process was unreachable, or it has restarted and has not sent
-    /// enough beats since.
+    /// The other process's counter has stopped, the process was unreachable or reported dead, or it has restarted. It
+    /// has not published enough beats since.
     Suspected,
 }
 
@@ -27,16 +27,16 @@ pub(crate) const BEATS_TO_TRUST: u32 = 3;
 const SAMPLES: u32 = 8;
 /// Number of mean deviations above the mean at which a silence becomes suspicious: about six standard deviations.
 const DEVIATIONS: u64 = 8;
-/// Upper bound of the number of doublings of the timeout. From the shortest timeout it reaches a longest one that is a
-/// million times as long, and it is too small to overflow.
+/// Upper bound of the number of doublings of the timeout. With this number, the shortest timeout reaches a longest one
+/// that is a million times as long, and the shift does not overflow.
 const MAX_PATIENCE: u32 = 20;
 /// Number of longest timeouts without a wrong suspicion after which one doubling is removed.
 const CALM: u64 = 64;
 /// Number of intervals of silence that confirm a broken connection after one wrong report. Each further wrong report
 /// doubles it.
 const CONFIRMING: u64 = 4;
-/// Largest number of wrong reports that count. A death is confirmed after at most 32 intervals, however often a
-/// connection broke without one.
+/// Largest number of wrong reports that count. A death is confirmed after at most 32 intervals, however often the
+/// connection broke while the process was alive.
 const MAX_WRONG: u32 = 4;
 
 /// Shortest and longest timeout, and the interval of polls, in nanoseconds.
@@ -198,7 +198,7 @@ impl Detector {
                 self.silent = true;
             }
             Life::Alive if self.is_confirmed(now, bounds) => self.suspect(),
-            // A process that was never read has no last beat, so its silence counts from the start.
+            // A process that was never seen to beat has no last beat, so its silence counts from the start.
             Life::Unheard if now > bounds.max => self.suspect(),
             _ => {}
         }

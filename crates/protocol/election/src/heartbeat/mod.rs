@@ -5,10 +5,10 @@
 //!   knows, and adopts any larger claim that it reads. All views therefore converge to the largest claim that any
 //!   member reads, also between two processes that cannot read each other.
 //! - **Own epochs.** A process leads only under epochs that it has chosen itself, each larger than every claim that it
-//!   had read by then. If a claim names the process and is not the process's own (it was nominated, or it led in an
-//!   earlier life), the process answers with a larger claim and never adopts the claim that named it. The pair (epoch,
-//!   process) is therefore unique, unless no remaining member remembers it. A process with stable storage passes
-//!   [`HeartbeatConfig::floor`] to exclude that.
+//!   had read by then. A claim may name the process without being its own, because it was nominated, or because it led
+//!   in an earlier life. The process never leads under such a claim: it claims leadership in a larger epoch, or doubts
+//!   the claim. The pair (epoch, process) is therefore unique, unless no remaining member remembers it. A process with
+//!   stable storage passes [`HeartbeatConfig::floor`] to exclude that.
 //! - **Stable leaders.** A leader is replaced when it is doubted, not when a better candidate returns. The first member
 //!   in order that is alive and willing claims leadership.
 //! - **A majority or a death deposes.** A process publishes the claim that it doubts. Unless it hands over, a leader is
@@ -35,7 +35,8 @@
 //!
 //! ## States
 //! - *Follower*: the largest claim names another process. The follower doubts the claim if it suspects that process, if
-//!   that process doubts the claim itself or is not willing to lead, or if that process was nominated and is overdue.
+//!   that process doubts the claim itself, if that process is not willing to lead and another member could lead, or if
+//!   that process was nominated and is overdue.
 //! - *Candidate*: the claim is invalid (a majority of the group doubts it, the process that it names doubts it, or that
 //!   process has died), and this process is willing to lead and connected to a majority. It claims leadership if it is
 //!   the first such process that it sees, and in its turn if those before it do not.
@@ -43,9 +44,9 @@
 //! - *Resigned*: a leader that has been connected to no majority for the shortest timeout doubts its own claim, and is
 //!   a candidate like the others. Its ballot in the protocol stays unchanged. If it reaches a majority again before
 //!   another process has claimed leadership, it has precedence: members that see it wait for it for one shortest
-//!   timeout. Nothing then has to be recovered. After the third consecutive reign in which it did not reach a majority
-//!   for a longest timeout, it pauses for one longest timeout, then two, four and eight. While it pauses it is not
-//!   willing to lead, so no member waits for it.
+//!   timeout. Nothing then has to be recovered. After the third consecutive reign in which it never reached a majority
+//!   for a whole longest timeout, it pauses for one longest timeout, then two, four and eight. While it pauses it is
+//!   not willing to lead, so no member waits for it.
 //!
 //! ## Invariants
 //! 1. A process that does not lead claims leadership only while it is connected to a majority.

@@ -172,7 +172,8 @@ fn false_death_deposes_once_and_is_forgotten_after_three_beats() {
         one.beats[0].claim = claim(epoch, 0);
         assert_eq!(one.run(60, &[0, 2]).last(), Some(&leader(epoch, 0)));
     }
-    // A silence that the others do not confirm deposes it no more than without the report of its death.
+    // No other member confirms the silence that follows, so process 0 stays leader, as it would without the reports of
+    // its death.
     assert_eq!(one.run(60, &[2]), []);
     assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected));
 }
