@@ -35,8 +35,8 @@ mutants! {
     SlotsFreedByOne, "slots-freed-by-one", "M3";
     /// Leaders send their timestamps to every other leader of the cluster.
     NotGenuine, "not-genuine", "M7";
-    /// A process counts a decided vector as final order before the message itself is decided: no tentative timestamp
-    /// blocks it.
+    /// A process ignores the tentative timestamps of undecided messages, so a decided message is delivered although an
+    /// undecided one may precede it.
     TentativeIgnored, "tentative-ignored", "M4";
     /// Torn records are accepted, so stale bytes are read as acknowledgements.
     UnvalidatedRecords, "unvalidated-records", "M2";

@@ -87,7 +87,7 @@ struct Heard {
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     process: ProcessId,
-    /// The last two distances from the monotonic time, in nanoseconds.
+    /// The last two distances of the member's wall clock from this process's monotonic time, in nanoseconds.
     last: [i64; 2],
     /// Monotonic time of the last reading, in nanoseconds.
     at: u64,

@@ -88,7 +88,8 @@ pub struct Client<F: Fabric> {
     histories: Vec<Incarnation>,
     /// Indexed by group: `true` if the group was reset since this process started there.
     reset: Vec<bool>,
-    /// The contradiction in the last hello that named another history of its sender's group, or an earlier one.
+    /// The contradiction in the last hello that was refused: it named another history of its sender's group than the
+    /// known one, with the same or a smaller number.
     contradiction: Option<Contradiction>,
     expelling: Expelling,
 }
@@ -522,8 +523,8 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Handles connections that were established or lost, and checks whether groups have opened. Returns whether
-    /// anything has changed. This makes system calls on some fabrics, so call it while connecting, when idle, and every
-    /// few milliseconds.
+    /// anything has changed. This makes system calls on some fabrics, so call it only while connecting, when idle, and
+    /// every few milliseconds.
     pub fn housekeep(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {

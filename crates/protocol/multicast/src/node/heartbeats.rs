@@ -1,5 +1,6 @@
 //! Heartbeats in the fabric: a few words in each member's memory, which the other members of its group READ one-sided.
-//! The caller defines their meaning. They cost the owner eight stores, and a reader one READ per tick and member.
+//! The caller defines the meaning of the words. Publishing them costs the owner eight stores. A reader posts one READ
+//! per tick for each other member.
 //!
 //! # Invariants
 //! - At most one READ per member is in flight. Its result is used when it has completed, and never if the link broke

@@ -25,7 +25,7 @@
 //! | 12… | 0, reserved |
 //!
 //! Word 6 contains the generation plus 1, or 0 if no generation was reported to the client, and the smallest generation
-//! that it may have. Word 7 is 0 if the member has no state. Words 12 and above are reserved for the run, the
+//! that it may have. Word 7 is 0 if the member has no state. Words 12 and above are reserved, for example for the
 //! configuration's fingerprint, the format in force and the group of a hosted member.
 
 use stentor_fabric::memory::{Ordering, Word};

@@ -166,8 +166,8 @@ impl Inbound {
     }
 
     /// Restarts the ring where the writer resumes; `seal` is that of the writer's life. Returns whether the reader
-    /// keeps its position in records of the same life. Then a record that it has seen and not advanced past is still
-    /// the next one.
+    /// keeps its position in records of the same life. If so, a record that the reader has seen, but has not advanced
+    /// past, is still the next one.
     pub(super) fn restart(&mut self, life: u64, start: Start, seal: Seal) -> bool {
         // If the writer kept running, records after the start may have been read before the start became known.
         let same = self.life() == Some(life);

@@ -270,8 +270,9 @@ impl Outbound {
     }
 
     /// Seals the payload and writes it to every started target: the fast path for most records of control and stream
-    /// rings. The record must fit one cache line, and all started targets must be writable now. Returns the number of
-    /// writes. Otherwise does nothing and returns `None`; call [`ready`](Outbound::ready) then.
+    /// rings. Returns the number of writes. Does nothing and returns `None` if this path is not possible, for example
+    /// because the record does not fit one cache line, or because a started target cannot be written now; call
+    /// [`ready`](Outbound::ready) then.
     #[inline]
     pub(super) fn send_plain<F: Fabric>(
         &mut self,
@@ -307,8 +308,9 @@ impl Outbound {
         Some(writes)
     }
 
-    /// Returns the number of words to write of a sealed record. It exceeds the record's length if the next record is to
-    /// adjoin it. The padding is zeroed, because the buffer may contain data for other peers.
+    /// Returns the number of words to write of a sealed record. Where writes merge, the record is padded to whole cache
+    /// lines, so that the next record adjoins it. The padding is zeroed, because the buffer may contain data for other
+    /// peers.
     #[inline]
     fn words_to_write(&self, place: &Place, record: &mut [u64]) -> usize {
         if !self.whole_lines {
@@ -480,7 +482,7 @@ impl Outbound {
             let Some(region) = target.resolve(fabric, links) else { continue };
             let Some(reader) = &mut target.behind else { continue };
             if reader.position() < target.freed {
-                // The target received these records before its start, and freed records may be overwritten in staging.
+                // The target has freed these records, so it does not lack them. They may be overwritten in staging.
                 reader.skip_to(target.freed);
             }
             while reader.position() < end && links[target.link].can_post() {

@@ -14,7 +14,7 @@
 //!    waits for a member that is behind.
 //! 3. The frozen state is sent in *pieces* of [`PIECE_BYTES`], each a peer message. At most [`WINDOW`] pieces are
 //!    unacknowledged. Pieces use the control ring and take at most half of it. The receiver collects them. After the
-//!    last one its application restores the state, at once.
+//!    last one its application restores the whole state in one call.
 //! 4. The backlog is sent in the same way. The receiver's application makes each delivery as it arrives.
 //! 5. When the backlog is empty, the donor requests the current state from its state machine again, and sends it after
 //!    the last piece. The stream starts there. The transfer is complete when the receiver has installed the state or,
@@ -61,8 +61,8 @@
 //! one delivery in each tick, and clients take turns, so that clients hardly expel it ([`pace`](super::pace)).
 //!
 //! # Stalled receivers
-//! A receiver whose application restores a large state at once frees nothing meanwhile, and may be expelled like any
-//! stalled member. The transfer survives that like any broken connection.
+//! A receiver whose application restores a large state in one call frees nothing meanwhile, and may be expelled like
+//! any stalled member. The transfer survives that like any broken connection.
 
 mod backlog;
 mod incoming;
@@ -88,8 +88,8 @@ use crate::Incarnation;
 pub(super) const PIECE_BYTES: usize = 16 << 10;
 /// Maximum number of pieces sent and not acknowledged.
 pub(super) const WINDOW: usize = 16;
-/// A piece with bytes of the frozen state is acknowledged if its number is a multiple of this. All other pieces are
-/// acknowledged.
+/// A piece with bytes of the frozen state is acknowledged only if its number is a multiple of this. A piece without
+/// such bytes is always acknowledged.
 const ACKNOWLEDGED_EVERY: u64 = 4;
 /// Ticks for which a donor waits for progress; 30 s by default. While the receiver's application restores a large
 /// state, the donor sees no progress.

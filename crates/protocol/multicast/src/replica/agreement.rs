@@ -184,7 +184,7 @@ impl Agreement {
         }
     }
 
-    /// Acknowledges every undecided message whose vector is processed. With `only`, the member sends the
+    /// Acknowledges every undelivered message whose vector is processed. With `only`, the member sends the
     /// acknowledgements again to that process alone, which may have lost them with a connection.
     pub(super) fn acknowledge_all<E: Effects>(&mut self, only: Option<ProcessId>, effects: &mut E) {
         if !self.ballots.is_current() {
@@ -260,8 +260,9 @@ impl Agreement {
     /// Let V be the decided vector, in ballot c of this group. A majority of this group processed the entry with V in
     /// c, so every leader of c or later has appended or adopted it. V's time of another group was assigned in a ballot
     /// b of that group in which a majority acknowledged it, and that time stays the same in all later ballots of that
-    /// group. A member that processed V knew b before (see [`Ballots`]), so every later leader here knows b. It accepts
-    /// no timestamp of a smaller ballot. So a time that replaces one of V is equal to it.
+    /// group. A member that processed V knew b before (see [`Ballots`]), so every later leader here knows b. Such a
+    /// leader accepts no timestamp of a ballot below b. So a time that replaces a time of V is equal to the replaced
+    /// one.
     ///
     /// Returns whether the message was undecided before.
     pub(super) fn on_decided(&mut self, message: MessageRef, times: Option<&[u64]>) -> bool {

@@ -73,7 +73,7 @@ pub(super) struct Demand<'a> {
     pub(super) ballot: Ballot,
     /// The incarnation of that ballot.
     pub(super) incarnation: Incarnation,
-    /// The earlier incarnation that `incarnation` continues or ends.
+    /// The incarnation that `incarnation` continues or ends. Both are equal in an ordinary election.
     pub(super) ends: Incarnation,
     /// `true` if an operator ends the incarnation `ends`.
     pub(super) resets: bool,
@@ -113,7 +113,7 @@ pub(super) struct Campaign {
     /// Processes that had asked to be admitted when the campaign began. The candidate has named these lives to all
     /// members that promise.
     pub(super) admits: Vec<Joiner>,
-    /// The earlier incarnation that the ballot's incarnation continues or ends.
+    /// The incarnation that the ballot's incarnation continues or ends. Both are equal in an ordinary election.
     pub(super) ends: Incarnation,
     /// `true` if an operator ends the incarnation `ends`. Then the candidate's state counts, whatever states other
     /// members have.

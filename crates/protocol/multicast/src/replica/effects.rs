@@ -50,7 +50,7 @@ pub trait Effects {
     fn send(&mut self, to: ProcessId, message: &PeerMessage);
     /// Forwards the body that is held in a slot to a member. Sends [`PeerMessage::Gone`] if it is not held any more.
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64);
-    /// Forwards one more body, if it is still held.
+    /// Forwards a body that `to` has not named in its request, if the body is still held.
     fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
         self.body(to, client, slot);
     }

@@ -56,9 +56,9 @@ use crate::{Ballot, Incarnation};
 
 /// The part at the founder.
 impl<E: Effects> Recovery<'_, E> {
-    /// Begins to found the group if this process is the founder and has waited, all other members ask to be admitted,
-    /// no process has itself reported that it remembers the group, the configuration allows it, and no founding with
-    /// the same lives is in progress. Returns whether it asks the members now.
+    /// Begins to found the group, if all conditions hold: this process is the founder and has waited; all other members
+    /// ask to be admitted; no process has itself reported that it remembers the group; the configuration allows a
+    /// founding; and no founding with the same lives is in progress. Returns whether all conditions hold.
     pub(super) fn found_if_possible(&mut self) -> bool {
         let id = &self.agreement.id;
         if !self.membership.is_joining() || id.founder() != id.me() || !self.membership.has_waited(id) {
@@ -220,7 +220,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Handles the refusal of a member that has pledged a larger incarnation than the one that this founder asks for.
+    /// Handles the refusal of a member that has pledged an incarnation whose number is at least that of the one that
+    /// this founder asks for.
     pub(super) fn on_refused_founding(&mut self, incarnation: Incarnation) {
         if self.leadership.campaign().is_some_and(|campaign| campaign.founds())
             && incarnation.number >= self.membership.pledged.number

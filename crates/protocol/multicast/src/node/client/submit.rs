@@ -15,19 +15,19 @@ impl<F: Fabric> Client<F> {
     /// delivered it; see [`Wants::notify`].
     ///
     /// # Errors
-    /// See [`SubmitError`]. The call then has no effect.
+    /// See [`SubmitError`]. The message is then not multicast.
     #[inline]
     pub fn submit(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
         self.submit_parts(to, &[payload], Wants { notify, ..Wants::default() })
     }
 
     /// Multicasts a message as [`submit`](Client::submit) does. In addition, members report at once when they have read
-    /// it; see [`synced_up_to`](Client::synced_up_to). The message is synced when all messages that were submitted
-    /// before it, to any group, are held by majorities, too. The reason is that each client's messages are delivered
-    /// without gaps: a message after one that is lost with its client is lost as well.
+    /// it; see [`synced_up_to`](Client::synced_up_to). The message is synced only when it and all messages that were
+    /// submitted before it, to any group, are held by majorities. The reason is that each client's messages are
+    /// delivered without gaps: a message after one that is lost with its client is lost as well.
     ///
     /// # Errors
-    /// See [`SubmitError`]. The call then has no effect.
+    /// See [`SubmitError`]. The message is then not multicast.
     pub fn submit_synced(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
         self.submit_parts(to, &[payload], Wants { notify, sync: true, ..Wants::default() })
     }
@@ -35,7 +35,7 @@ impl<F: Fabric> Client<F> {
     /// Multicasts a message whose payload is the concatenation of `parts`, as [`submit`](Client::submit) does.
     ///
     /// # Errors
-    /// See [`SubmitError`]. The call then has no effect.
+    /// See [`SubmitError`]. The message is then not multicast.
     pub fn submit_parts(&mut self, to: &[GroupId], parts: &[&[u8]], wants: Wants) -> Result<Submitted, SubmitError> {
         let submitted = self.submit_as(to, parts, wants)?;
         if wants.sync {

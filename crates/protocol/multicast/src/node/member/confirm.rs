@@ -6,9 +6,9 @@
 //! # Why that is enough
 //! A follower that promises a larger ballot first revokes the access to its stream regions from all processes but that
 //! ballot's leader, and waits until the revocation has taken effect (`streams.rs`). So a follower at which the write
-//! completed had not promised a larger ballot when the write was posted, which is after the read arrived. Let a
-//! majority not have promised a larger ballot at that moment. Then no member had installed a larger ballot, and no member
-//! had delivered a message in one.
+//! completed had not promised a larger ballot when the write was posted, which is after the read arrived. Suppose that
+//! a majority had not promised a larger ballot at that moment. Then no member had installed a larger ballot, and no
+//! member had delivered a message in one.
 //!
 //! A follower counts only if the ballot is installed there, which it has reported on the present connection. A process
 //! that replaced the follower has another connection. The write names a region of the process that granted it: when

@@ -45,8 +45,8 @@ impl<F: Fabric> Member<F> {
             let (quiet, lap) = (peer.outbound.quiet_cells(), peer.outbound.lap_cells());
             peer.outbound.look(fabric, step, quiet, 0);
             if !connected && (waiting.len() / LINE_WORDS) as u64 > lap {
-                // A member that never connected is no longer waited for. It receives the items that it missed when it
-                // connects.
+                // A member that never connected is no longer waited for once its outbox exceeds a lap. When it
+                // connects, it receives the items that it missed.
                 peer.outbound.targets[0].give_up();
             }
         }

@@ -15,8 +15,8 @@ use crate::{ClientId, ProcessRole};
 
 impl<F: Fabric> Member<F> {
     /// Handles the fabric's events: connections that were established or lost, and revocations that took effect.
-    /// Returns whether there were any. This makes system calls on some fabrics, so call it while connecting, when idle,
-    /// and every few milliseconds.
+    /// Returns whether there were any. This makes system calls on some fabrics, so call it only while connecting, when
+    /// idle, and every few milliseconds.
     pub fn housekeep(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {

@@ -28,8 +28,8 @@ const LETTER: u64 = 1;
 const BODY: u64 = 2;
 /// First word of an envelope with words and bytes of the caller.
 const FOREIGN: u64 = 3;
-/// First word of an envelope whose arguments are the sender's wall clock and the time of the group that it leads. It
-/// has no content.
+/// First word of an envelope whose arguments are the sender's wall clock and the time of the group that the sender
+/// leads. Such an envelope has no content.
 pub(super) const CLOCK: u64 = 4;
 /// First word of an envelope with a message about a transfer of the application's state.
 pub(super) const TRANSFER: u64 = 5;
@@ -311,9 +311,9 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Queues the caller's words and bytes to another member. Returns false if too many messages are queued, they are
-    /// too long, or the member is not connected. They are dropped in these cases, and are lost if the connection
-    /// breaks.
+    /// Queues a message to another member that consists of the caller's words and bytes. Returns false, and drops the
+    /// message, if too many messages are queued, the message is too long, or the member is not connected. A queued
+    /// message is lost if the connection breaks.
     #[doc(hidden)]
     pub fn send_foreign(&mut self, to: ProcessId, words: &[u64], tail: &[u8]) -> bool {
         let enveloped = [&[FOREIGN, 0, 0], words].concat();

@@ -235,8 +235,8 @@ impl OutgoingTransfer {
     }
 }
 
-/// Returns whether the receiver acknowledges the piece with this number, if it contains bytes of the snapshot. All
-/// other pieces are acknowledged.
+/// Returns whether the receiver acknowledges the piece with this number, if the piece contains bytes of the snapshot.
+/// Pieces without such bytes are always acknowledged.
 pub(super) fn is_acknowledged(number: u64) -> bool {
     number.is_multiple_of(ACKNOWLEDGED_EVERY)
 }

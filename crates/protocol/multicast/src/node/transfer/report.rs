@@ -45,8 +45,8 @@ pub enum GivenUp {
     /// or restarted.
     #[error("the receiver no longer takes part in the transfer")]
     Abandoned,
-    /// The donor no longer leads, or its group began another incarnation, or it adopts another member's state itself.
-    /// The new leader is the next donor.
+    /// The donor no longer leads, its group began another incarnation, or the donor adopts another member's state
+    /// itself. The new leader is the next donor.
     #[error("the group has another leader, which is the next donor")]
     LeaderChanged,
     /// The donor's application could not write its state.
