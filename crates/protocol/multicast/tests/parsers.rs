@@ -1,5 +1,5 @@
 //! Arbitrary input from other processes is parsed and processed without panic. Each test has at least 256 cases;
-//! `PROPTEST_CASES` sets another number. (Coverage-guided fuzzing needs a nightly compiler and is not set up.)
+//! `PROPTEST_CASES` sets another minimum. (Coverage-guided fuzzing needs a nightly compiler and is not set up.)
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

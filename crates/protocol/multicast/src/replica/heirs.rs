@@ -7,8 +7,8 @@ use crate::state::Succession;
 ///
 /// # Invariants
 /// - Generations rise, and first slots do not fall. Only the latest succession may be unsettled. If no member holds the
-///   slots before the first slot of a process any more, the next process begins before that slot, which then belongs to
-///   no earlier process.
+///   slots before the first slot of a process any more, the next process begins before that slot. The first slots of
+///   the earlier successions are then lowered to that of the new one.
 /// - `void_below` is the start of the latest generation: no message of that generation or of a later one is void.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Heirs {
@@ -64,7 +64,8 @@ impl Heirs {
         sequence < self.void_below && self.is_void_by(sequence, |_| true)
     }
 
-    /// Returns whether a message is void by a succession that a majority has processed.
+    /// Returns whether a message is void by a succession that a majority has processed. With `at_once`, which only a
+    /// mutant sets, unsettled successions count, too.
     pub(super) fn is_refused(&self, sequence: u64, at_once: bool) -> bool {
         sequence < self.void_below && self.is_void_by(sequence, |heir| heir.settled || at_once)
     }

@@ -13,14 +13,15 @@ use crate::{GroupId, Incarnation, Origin};
 /// A member's status in its group, and the processes that ask to be admitted.
 ///
 /// # States
-/// *joining* (without memory: it does not vote, and promises only that its group is founded or reset) → *member* (its
-/// group admitted it, or it founded its group with all others) → *superseded* (another process of this member was
-/// started later) or *ended* (an operator reset the group from another history than this member's). In the last two
-/// states the process sends nothing.
+/// *joining* (without memory: it does not vote, and its only promises are those to found or to reset its group) →
+/// *member* (its group admitted it, or it founded its group with all others) → *superseded* (another process of this
+/// member was started later) or *ended* (an operator reset the group from another history than this member's). In the
+/// last two states the process sends nothing.
 ///
 /// # Invariants
 /// - A joining process becomes a member only with a state of a ballot that admits its life, when it has promised to
-///   begin an incarnation and promises a later ballot of that, or when its own campaign begins one.
+///   begin an incarnation and promises a later ballot of that incarnation, or when its own campaign begins an
+///   incarnation.
 /// - Only a joining process changes its life.
 #[derive(Clone, Debug)]
 pub(super) struct Membership {
@@ -47,7 +48,8 @@ pub(super) struct Membership {
     skipped: u16,
     /// The incarnation of this member's group that does not contain this member's history.
     ended_by: Option<Incarnation>,
-    /// Processes that ask to be admitted; while this one is joining, all processes without memory.
+    /// Other processes without memory that have asked this one to be admitted. They are also recorded while this process
+    /// has no memory itself.
     pub(super) joiners: Vec<Joiner>,
     join: JoinState,
 }
@@ -255,7 +257,7 @@ impl Membership {
         self.memories.pass();
     }
 
-    /// Returns the other members that recently asked to be admitted, as a bit mask.
+    /// Returns the other members that recently asked to be admitted, as a bit mask; 0 if this process has memory.
     pub(super) fn asking(&self) -> u64 {
         if self.is_joining() { self.join.now | self.join.before } else { 0 }
     }

@@ -197,8 +197,8 @@ impl Messages {
         window.resolve(head).is_some_and(|slot| window.slot(slot).is_followed_by(head.sequence))
     }
 
-    /// Refuses an item that names another message than its slot, unless that message is
-    /// [followed](Messages::is_followed).
+    /// Refuses an item that names another message than its slot holds, unless the held message is
+    /// [followed](Messages::is_followed) by the item's.
     #[cold]
     pub(super) fn refuse(&self, head: &Head, rejected: Rejected) -> Result<(), Rejected> {
         match rejected {

@@ -20,11 +20,11 @@
 //!   the process before. So no client counts one of its own slots as delivered that became a no-op. A member that lost
 //!   its memory lacks the messages that it held. But the leader that admits it has received those messages from the
 //!   members that promised (`Recovery::count_promises`), so the member receives them, too.
-//! - *A no-op counts when it is settled.* Then every later leader's state has it, as it has what a majority
-//!   acknowledged: no leader assigned the slot before, so no majority acknowledged a message in it, and none will.
-//!   Until then a new leader may lack it and assign the slot. So no member counts the slot as passed, and no other
-//!   group is notified. Later entries of the same leader's stream need no such care: a majority that processed those
-//!   has processed this one.
+//! - *A no-op counts when it is settled.* Then every later leader's state has it, like everything that a majority
+//!   acknowledged. No leader assigned the slot before, so no majority acknowledged a message in it, and none will.
+//!   Until then a new leader may lack the no-op and assign the slot. So no member counts the slot as passed, and no
+//!   other group is notified. Later entries of the same leader's stream need no such care: a majority that processed
+//!   those has processed the no-op's entry.
 //! - *`Refused` states that a destination group has settled that the message is a no-op, or void*: it can never be
 //!   decided anywhere. So a leader that receives it fills the slot although the slot is assigned. Members deliver
 //!   messages after it only when that no-op is settled, like any other no-op. A later leader that does not know the
@@ -258,7 +258,7 @@ impl<E: Effects> NoOps<'_, E> {
         }
     }
 
-    /// Records that a majority has processed that the slot is a no-op.
+    /// Records that the no-op in the slot is settled: a majority has processed its entry.
     fn settle(&mut self, client: ClientId, slot: u64) {
         if self.agreement.messages.window_mut(client).settle(slot) {
             self.effects.freed(client);

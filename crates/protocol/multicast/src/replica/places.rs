@@ -11,7 +11,8 @@ impl Replica {
         self.window(client).map_or(0, Window::last_sequence)
     }
 
-    /// Returns the sequence of the message in a retained slot, or 0 if no message there is known.
+    /// Returns the sequence of the message in a slot, which is 0 if no message there is known. Returns `None` if the
+    /// slot is not retained here.
     #[must_use]
     pub fn sequence_of(&self, client: ClientId, slot: u64) -> Option<u64> {
         self.window(client).filter(|window| window.is_here(slot)).map(|window| window.slot(slot).sequence)

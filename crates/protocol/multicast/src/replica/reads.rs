@@ -4,12 +4,12 @@
 //! delivers it. Being the leader is therefore not enough. A leader answers a read that must follow the time T (0: no
 //! time) when four conditions hold:
 //!
-//! 1. *(c)* It led when the read arrived. `node/member/confirm.rs` checks this.
-//! 2. *(d)* It has delivered all messages that some member of this group may have delivered when the read arrived.
-//! 3. *(a)* It has delivered every message of this group with a final timestamp up to T.
-//! 4. *(b)* No message gets a timestamp up to T in this group any more, whichever process leads.
+//! 1. It led when the read arrived. `node/member/confirm.rs` checks this.
+//! 2. It has delivered all messages that some member of this group may have delivered when the read arrived.
+//! 3. It has delivered every message of this group with a final timestamp up to T.
+//! 4. No message gets a timestamp up to T in this group any more, whichever process leads.
 //!
-//! # (d) follows from the first undelivered message
+//! # Condition 2 follows from the first undelivered message
 //! Let C be the clock when the read arrived, and let F be the undelivered message with the smallest key at a later
 //! moment. If there is no F, or its key is larger than C, or it has no full vector, then this leader has delivered all
 //! messages that some member may have delivered when the read arrived.
@@ -24,7 +24,7 @@
 //!
 //! An unsettled no-op counts as a message without a vector: no member delivers past it, see `deliver_due`.
 //!
-//! # (a) and (b) follow from the deliveries
+//! # Conditions 3 and 4 follow from the deliveries
 //! The key of a message is its own group's timestamp as long as it is undecided, and then its final one. So if F's key
 //! is larger than T, no message that is undelivered here gets a final timestamp up to T. If a message with a time of at
 //! least T was delivered here, a majority of this group has processed an entry that raised its clock to T, in this
@@ -65,7 +65,8 @@ impl ReadBarrier {
 pub enum ReadProgress {
     /// All messages that precede the read are delivered. The read is answered after all deliveries so far.
     Ready,
-    /// Messages that precede the read are not delivered.
+    /// A message is not delivered yet that may precede the read, or whose delivery reaches the time that the read must
+    /// follow.
     Waits,
     /// No message is in progress in this group, and none so far is as late as the time that the read must follow.
     Early,

@@ -196,8 +196,8 @@ impl<E: Effects> Recovery<'_, E> {
             return;
         }
         let same = demand.incarnation == incarnation;
-        // A candidate may move above another history. A promise to such a candidate does not bind while no member has
-        // installed the candidate's state.
+        // A candidate may move above another history. A promise to such a candidate does not bind this member to the
+        // candidate's incarnation until the member has installed the candidate's state.
         let goes_on =
             demand.ends == incarnation || !demand.resets && demand.ends == self.membership.goes_on_from(ballots);
         let next = demand.incarnation.number > incarnation.number && goes_on;
@@ -372,8 +372,8 @@ impl<E: Effects> Recovery<'_, E> {
             self.agreement.clock.raise(state.clock);
             self.agreement.ballots.hear_of_all(&state.known, &state.incarnations);
         }
-        // A process that has asked again since the campaign began has another life, which the members that promised may
-        // not know.
+        // A process that has asked again under another life since the campaign began is not admitted: the members that
+        // promised may not know that life.
         let joiners = &self.membership.joiners;
         self.leadership.admitted = campaign.admits.iter().filter(|joiner| joiners.contains(joiner)).copied().collect();
         self.leadership.installed = self.agreement.id.bit;
@@ -628,8 +628,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Handles a request for the state: of a member of this leader's ballot, or of a candidate for which this member is
-    /// the donor. The application's state is sent with it to a candidate, and to a member if `snapshot`.
+    /// Handles a request for the state, from a member of this leader's ballot or from a candidate for which this member
+    /// is the donor. The application's state is sent with it to a candidate, and to a member if `snapshot`.
     pub(super) fn on_behind(&mut self, from: ProcessId, ballot: Ballot, snapshot: bool) {
         let ballots = &self.agreement.ballots;
         if ballot == ballots.installed && self.leadership.owns_ballot() {

@@ -24,9 +24,9 @@
 //!   many deliveries each reset kept. A member *ends* if it has delivered more than its own history has in common with
 //!   a state that it receives. It is inactive afterwards, and a process without memory in its place is admitted.
 //! - *A campaign continues from the incarnation of its candidate's state* (`Membership::goes_on_from`), also when the
-//!   candidate moves above another history and tries again. A promise to a candidate that moves is binding only for its
-//!   ballot: until a majority has installed that, nothing is agreed in it. A member that promised a reset continues
-//!   only from the incarnation of that reset, and leads only with a state of it.
+//!   candidate moves above another history and tries again. A promise to a candidate that moves is binding only for the
+//!   candidate's ballot: until a majority has installed that ballot, nothing is agreed in it. A member that promised a
+//!   reset continues only from the incarnation of that reset, and leads only with a state of it.
 //! - Members without memory that promised are admitted by the ballot itself. They sent nothing in the previous
 //!   incarnation, and their promises name their lives to the candidate before it takes over.
 //!

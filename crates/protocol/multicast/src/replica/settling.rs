@@ -6,21 +6,21 @@
 //!
 //! # At a group that begins anew
 //! *No message that was multicast to the previous history is assigned in the new one.* The new history keeps the
-//! messages that its first state has decided, and the assigned ones to this group alone. All other messages to several
-//! groups are settled no-ops in that state ([`State::lose_what_is_under_way`]). A process that had begun before has to
-//! begin again: it has opened here if a `Succeed` with its life is in this history. So a message of a generation that
-//! has not opened, and that is neither decided nor delivered here, is *lost* for good: its process multicasts nothing
-//! to this group any more. This group answers `Lost` to a leader that sends a timestamp of it. That is not a refusal,
-//! because members of other groups may have delivered the message.
+//! messages that its first state has decided, and those to this group alone that are assigned. All other messages to
+//! several groups are settled no-ops in that state ([`State::lose_what_is_under_way`]). A process that had begun before
+//! has to begin again: it has opened here if a `Succeed` with its life is in this history. So a message of a generation
+//! that has not opened, and that is neither decided nor delivered here, is *lost* for good: its process multicasts
+//! nothing to this group any more. This group answers `Lost` to a leader that sends a timestamp of the message. That is
+//! not a refusal, because members of other groups may have delivered the message.
 //!
 //! # At the other groups
 //! The *word* of the new history (`words.rs`) has a position in the stream. It separates the entries before it from
 //! those after it:
-//! - A message whose *vector* is before the word has a time of the old history: it is *ended* for that group, and keeps
-//!   that time. A group is exempt if the message is ended for it and its word is *in force* here; the other destination
-//!   groups are the *survivors*. The message is decided when a majority of every survivor acknowledged that vector. So
-//!   if some member has delivered the message, all survivors deliver it. If one of them has no vector, or another one,
-//!   it is not decided.
+//! - A message whose *vector* is before the word has a time of the old history: it is *ended* for the word's group, and
+//!   keeps that time. A group is exempt if the message is ended for it and its word is *in force* here; the other
+//!   destination groups are the *survivors*. The message is decided when a majority of every survivor acknowledged that
+//!   vector. So if some member has delivered the message, all survivors deliver it. If a survivor has no vector of the
+//!   message, or a different one, the message is not decided.
 //! - A time of the old history without a vector is forgotten with the word: no vector after the word contains one. If
 //!   the new history reports that the message is lost, the leader fills its slot with a no-op, and refuses the message
 //!   when that is settled. A group that has the vector learns of that as of any other refusal.
@@ -30,10 +30,11 @@
 //! # Limitations
 //! Two survivors may have different vectors of one message, if the old history changed its leader shortly before its
 //! end. Then the message is decided nowhere, and they wait (`unsettled.rs` reports it to operators). A no-op would be
-//! safe: if any member had delivered it at V, a majority of the old history's group would have acknowledged V, every
-//! later leader of that history would have assigned the same time, and the last vectors of both survivors before the
-//! word would be V. But a survivor cannot learn which vector is another one's last: an acknowledgement does not say
-//! whether its sender had processed the word. The survivors also wait for a survivor that is down.
+//! safe: if any member had delivered the message with a vector V, a majority of the old history's group would have
+//! acknowledged V, every later leader of that history would have assigned the same time, and the last vectors of both
+//! survivors before the word would be V. But a survivor cannot learn which vector is another survivor's last: an
+//! acknowledgement does not say whether its sender had processed the word. The survivors also wait for a survivor that
+//! is down.
 
 use stentor_fabric::ProcessId;
 

@@ -10,8 +10,8 @@
 //! # States of a process at a group
 //! *asking* (a member forwards the request in the process's hello: `Open`) → *closing* (the leader asks the members to
 //! refuse messages of earlier processes: `Close`; each member answers with the messages that it holds: `Closed`) →
-//! *proposed* (the leader appended a [`Succession`]: generation, first slot) → *settled* (a majority has processed
-//! that). Only then is the first slot reported to the process, and the process begins.
+//! *proposed* (the leader appended a [`Succession`]: generation, first slot) → *settled* (a majority has processed that
+//! entry). Only then is the first slot reported to the process, and the process begins.
 //!
 //! Each client id has a home group ([`Topology::home`](crate::Topology::home)). There the process asks without a
 //! generation, and is assigned the next one: the order of the home group numbers the processes. The request names the
@@ -37,12 +37,13 @@
 //!    process with the same one, reports that, and the process asks its home group for a generation above it.
 //!
 //! # Safety
-//! **A synced message is not void.** It was reported to a client that a majority Q1 holds m in ballot b, with
-//! everything before it at this group. Let a leader append a succession in ballot c, based on answers of Q2.
+//! **A synced message is not void.** Let m be a synced message: members reported to its client that a majority Q1 holds
+//! m in ballot b, with everything before it at this group. Let a leader append a succession in ballot c, based on
+//! answers of a majority Q2.
 //! - b < c: c's leader has m in its prefix (`campaign.rs`).
 //! - b = c: a member of both majorities, in one life (a life that was admitted since has not installed c before),
 //!   reported that it holds m before it closed: after that it reports nothing to this process. So its answer lists m,
-//!   and 2 holds.
+//!   and by invariant 2 the first slot is after m.
 //! - b > c: if the succession was settled, every member that installed b has it, and reports nothing to earlier
 //!   processes. If it was not settled, it either is in b's state, and the same holds, or it is not, and has no effect.
 //!
@@ -69,9 +70,9 @@
 //! # Gaps
 //! After a change of leader, the slots before the first one may be held by no member any more. Such a gap was left by a
 //! process that has ended, and is filled like others (`no_op.rs`). A reset, which drops held messages, can leave such
-//! gaps, too. A process that begins before such a gap is filled begins in it. It owns that slot and all later ones, and
-//! messages of the process before it after the gap are void (`heirs.rs`). None of them was synced, because a synced
-//! message is held with everything before it.
+//! gaps, too. If a process begins while such a gap is still open, its first slot is in the gap. It owns that slot and
+//! all later ones, and the messages that the previous process multicast after the gap are void (`heirs.rs`). None of
+//! them was synced, because a synced message is held with everything before it.
 //!
 //! The delivery order of a client id (M6) includes all its processes. A message waits for those of earlier processes
 //! that are undecided with a group that is down. That costs nothing: they have smaller timestamps here, so nothing can

@@ -213,7 +213,8 @@ impl Window {
         (self.base..end).find(|slot| self.slot(*slot).sequence == sequence)
     }
 
-    /// Returns whether a message is held, or was delivered.
+    /// Returns whether a message is held, or no longer needs a body because its slot was delivered or is a settled
+    /// no-op.
     pub(super) fn holds_somewhere(&self, sequence: u64) -> bool {
         sequence <= self.done || self.find(sequence).is_some_and(|slot| self.holds(slot))
     }
@@ -372,7 +373,7 @@ impl Window {
         self.slot_or_none(slot).is_some_and(kept)
     }
 
-    /// Returns the sequence of the last message before a slot that is not a no-op.
+    /// Returns the sequence of the last message before a slot; no-ops do not count.
     fn good_before(&self, slot: u64) -> u64 {
         let kept = (self.delivered..slot).rev().find(|slot| self.is_kept(*slot));
         kept.map_or(self.good, |slot| self.slot(slot).sequence)
@@ -438,7 +439,8 @@ impl Window {
         held
     }
 
-    /// Records that a majority has processed that a slot is a no-op. Returns whether the slot was still open.
+    /// Records that the no-op in a slot is settled: a majority has processed its entry. Returns whether the slot was
+    /// still open.
     pub(super) fn settle(&mut self, slot: u64) -> bool {
         let open = slot >= self.delivered;
         if open {

@@ -154,7 +154,8 @@ fn a_member_that_is_not_admitted_yet_does_not_count_for_a_new_client() {
 fn synced_means_read_by_a_majority_of_every_destination_group() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    // The leader of the second group does not run: no message for that group is delivered, but the two others read it.
+    // The leader of the second group does not run. So no message to that group is delivered, but its other two members
+    // read the messages.
     bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 40 * SETTLED_NS });
     bed.run(1_000);
     let id = bed.submit(0, &[0, 1], b"held").expect("all are connected");

@@ -116,7 +116,8 @@ fn a_leader_that_is_alive_hands_over() {
 }
 
 /// The leader sends its state again and again to a follower that fell behind, until the follower has the state. Some of
-/// these peer messages find no room in the queue. The stream resumes at the position in a message that arrived.
+/// these peer messages find no room in the queue. The stream resumes at a position that is named in a peer message that
+/// arrived.
 #[test]
 fn state_that_finds_no_room_in_the_queue_does_not_end_the_stream() {
     for seed in 0..8 {

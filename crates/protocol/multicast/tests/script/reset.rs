@@ -366,7 +366,7 @@ fn process_with_a_state_of_another_history_begins_no_new_one() {
         assert_eq!(process.peer_message(0, &demand), Ok(vec![]), "{demand:?}");
         assert_eq!((process.replica.ended_by(), process.replica.is_superseded()), (Some(TAKEN), true), "{demand:?}");
     }
-    // The process does not ask others for that, either.
+    // The process does not ask others to begin a new history, either.
     let mut process = Process::joining(GROUPS, 1);
     give(&mut process, 1, before());
     let ends = process.replica.reset_ends();

@@ -76,7 +76,7 @@ fn a_read_that_waits_for_nothing() {
 }
 
 /// Recovery adopts the highest accepted ballot of each message. That takes two changes of the leader, which only the
-/// search by leaps reaches. A crash makes it show early.
+/// search by leaps reaches. With a crash, the search finds a violation early.
 #[test]
 fn a_leader_that_adopts_the_highest_ballot_of_each_message() {
     let scenario = Scenario::new(&[3], &[(0, &[0]), (1, &[0])]).mutant(Mutant::HighestBallotPerMessage);
