@@ -30,7 +30,7 @@ pub(crate) const PROOFS: u64 = 2;
 pub struct Layout {
     processes: u64,
     window: u64,
-    /// Exponent of a window that is a power of two, because divisions are slow.
+    /// Binary logarithm of the window, or `None` if the window is not a power of two. A shift replaces a slow division.
     shift: Option<u32>,
     slot_bytes: u64,
     value_bytes: usize,

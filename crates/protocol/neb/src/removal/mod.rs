@@ -42,9 +42,8 @@
 //!   [`Replay::remove_member`](crate::Replay) removes each of them by its id, and lowers no threshold.
 //!
 //! # Crash of the operator
-//! Each member has promised, fenced or decided, and never undoes such a step. The stream of a fenced process makes no
-//! progress until an operator runs the removal again, of the same processes or of more. The new run reaches the same
-//! decision.
+//! A member never undoes a promise, a fence or a decision. The stream of a fenced process makes no progress until an
+//! operator runs the removal again, of the same processes or of more. The new run reaches the same decision.
 //!
 //! # Limits
 //! A removed process should have stopped. If it is alive, it is fenced: it reads from no remaining process and writes
