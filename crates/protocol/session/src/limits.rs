@@ -6,8 +6,8 @@
 pub struct SessionLimits {
     /// Largest number of open sessions of a group.
     pub sessions: u32,
-    /// Number of ended sessions whose end has not been reached that a group remembers in addition. Those beyond it
-    /// count as open sessions.
+    /// Number of ended sessions that a group remembers without counting them as open, each until the session's end is
+    /// reached. Further ended sessions count as open.
     pub ended: u32,
     /// Largest number of unanswered requests of one session, at least 1. It also bounds the replies that are kept of
     /// the current generation, the replies that are kept of all earlier generations together, and the number of earlier

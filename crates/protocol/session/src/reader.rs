@@ -6,9 +6,9 @@
 //! arrived for [`AGAIN`]. A repeated answer matches no read and is ignored.
 //!
 //! # Which member is asked
-//! Reads at the leader go to the member that is known to lead: the last one that has answered such a read, or one that
-//! another member has named. Other reads go to one member of the group, at first a random one, and to the next one if
-//! that member is not connected or does not answer.
+//! Reads at the leader go to the member that is believed to lead: the last one that has answered such a read, or one
+//! that another member has named. Other reads go to one member of the group, at first a random one. In either case the
+//! next member of the group is asked if that member is not connected or does not answer.
 
 use std::time::Duration;
 

@@ -176,8 +176,8 @@ impl Entry {
         envelope.end < self.since && !mutant!(desk.mutant, IgnoresSince)
     }
 
-    /// Returns the outcome of a request, or closes it. `generation` is that of the request; one above the current
-    /// generation counts as the current one.
+    /// Returns the outcome of a request, or closes the request. `generation` is that of the request; a generation above
+    /// the current one counts as the current one.
     pub(super) fn resolve(
         &mut self,
         at: &At<'_>,
