@@ -17,7 +17,8 @@ pub enum Heard<'a> {
         /// The content of the message.
         bytes: &'a [u8],
     },
-    /// A message arrived too late to be checked: this process was more than a window behind.
+    /// A message is skipped. Either it arrived too late to be checked, because this process was more than a window
+    /// behind. Or an operator has removed the sender, and no process that remains holds the message any more.
     Skipped {
         /// The name of the sender.
         sender: &'a str,
