@@ -12,8 +12,8 @@
 //!    message is refused.
 //! 2. *Word.* A leader that learns that a group was reset appends an entry with this information, the *word*. The word
 //!    is in force when a majority has processed it in its ballot.
-//! 3. A leader that learns that the message is refused fills its slot even if it has the vector; but not after the word
-//!    that the refusing group was reset.
+//! 3. A leader that learns that the message is refused fills its slot even if it has the vector, unless it has appended
+//!    the word of the refusing group before.
 //! 4. *Quorum.* A member delivers when a majority has acknowledged V in every destination group whose word is not in
 //!    force at that member.
 //!

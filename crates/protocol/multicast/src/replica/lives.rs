@@ -4,7 +4,8 @@ use stentor_fabric::ProcessId;
 
 use crate::{GroupId, Topology};
 
-/// Number of low bits of a life that its process keeps when it raises the life: about four seconds, in nanoseconds.
+/// Number of low bits of its life that a process keeps when it raises the life. Lives count nanoseconds, so these bits
+/// span about four seconds.
 const OWN_BITS: u32 = 32;
 
 /// Returns a life above `elder` with the lower half of `own`, or `None` if the upper half of `elder` cannot be

@@ -38,7 +38,7 @@ pub(super) struct Membership {
     pub(super) remembered: Incarnation,
     /// The last incarnation that this process promised to begin by a reset, with memory or without.
     reset_to: Incarnation,
-    /// The origin of a history. All messages that are held here and not assigned were multicast to that history.
+    /// The origin of the history to which all messages were multicast that are held here and not assigned.
     held_of: Incarnation,
     /// The processes that remember the group, while this one is without memory.
     pub(super) memories: Memories,

@@ -647,7 +647,7 @@ impl Replica {
     }
 }
 
-/// Routes from inputs to parts.
+/// The parts that handle an input, and the steps that several inputs share.
 impl Replica {
     fn leader<'a, E>(&'a mut self, effects: &'a mut E) -> Leader<'a, E> {
         Leader { agreement: &mut self.agreement, effects }

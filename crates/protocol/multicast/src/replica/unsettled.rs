@@ -8,11 +8,12 @@ use crate::{ClientId, GroupId, MessageId};
 /// The conditions that a member waits for since the history of another group began anew.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settling {
-    /// `true` if a majority of this member's group has not processed the word of that history yet.
+    /// `true` if the word of that history is not in force yet, because no majority of this member's group is known to
+    /// have processed it.
     pub without_force: bool,
     /// Number of messages whose vector has a time of the previous history, and that are not decided here.
     pub messages: u64,
-    /// Groups of which a majority has not acknowledged one of these messages with this member's vector.
+    /// Groups in which no majority has acknowledged one of these messages with this member's vector yet.
     pub awaited: Vec<GroupId>,
     /// One of these messages for which a majority of another destination group acknowledged another vector. No group
     /// decides it.
