@@ -48,8 +48,8 @@ pub(super) struct Membership {
     skipped: u16,
     /// The incarnation of this member's group that does not contain this member's history.
     ended_by: Option<Incarnation>,
-    /// Other processes without memory that have asked this one to be admitted. They are also recorded while this process
-    /// has no memory itself.
+    /// Other processes without memory that have asked this one to be admitted. They are also recorded while this
+    /// process has no memory itself.
     pub(super) joiners: Vec<Joiner>,
     join: JoinState,
 }

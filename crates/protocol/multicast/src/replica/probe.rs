@@ -19,9 +19,9 @@ use crate::Ballot;
 /// leader asks again whenever [`retry_ticks`](super::ReplicaConfig::retry_ticks) have passed.
 ///
 /// # Invariants
-/// - The only result of a probe is a campaign. A campaign may begin at any time and in any larger ballot. Its cause does
-///   not influence which members promise, which promises count and which state is taken over. So the probe cannot harm
-///   anything that is delivered.
+/// - The only result of a probe is a campaign. A campaign may begin at any time and in any larger ballot. Its cause
+///   does not influence which members promise, which promises count and which state is taken over. So the probe cannot
+///   harm anything that is delivered.
 /// - *A deposed leader does not campaign because of a probe.* A majority promised its successor's ballot, and no member
 ///   of that majority supports a smaller ballot any more. So two leaders that do not reach each other do not depose
 ///   each other in turns.
