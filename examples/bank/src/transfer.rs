@@ -12,7 +12,7 @@ pub enum Outcome {
     Done,
     /// Nothing has changed. The transfer was refused for this reason.
     Refused(Refusal),
-    /// Another process has settled the transfer or taken it back, in both groups alike.
+    /// Another process has settled or cancelled the transfer, in both groups alike.
     ClosedByAnother,
 }
 

@@ -28,8 +28,9 @@ pub enum Verdict {
     Violated(CounterExample),
     /// The property cannot be decided from this kind of history. The value is the reason.
     NotChecked(&'static str),
-    /// The property cannot be decided from these inputs, but could be from more inputs of the same run: a file is
-    /// missing, or the order of a process's lives is unknown. The value is the reason.
+    /// The property cannot be decided from these inputs, but may be from others: a file is missing or ends early, the
+    /// order of a process's lives is unknown, the files are of several runs, or the groups have more histories than can
+    /// be judged together. The value is the reason.
     Incomplete(String),
 }
 
@@ -105,13 +106,14 @@ impl Report {
         Report { properties, counter_example, counts, complete, cut_off: Vec::new() }
     }
 
-    /// Returns whether no property is violated, and none lacks an input. See also [`unchecked`](Report::unchecked).
+    /// Returns whether no property is violated, and none is [`Verdict::Incomplete`]. See also
+    /// [`unchecked`](Report::unchecked).
     #[must_use]
     pub fn ok(&self) -> bool {
         self.violated().next().is_none() && self.incomplete().next().is_none()
     }
 
-    /// Returns the properties that lack an input of the run, each with a description of the input.
+    /// Returns the properties that are [`Verdict::Incomplete`], each with the reason.
     pub fn incomplete(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
         self.properties.iter().filter_map(|(name, verdict)| match verdict {
             Verdict::Incomplete(reason) => Some((*name, reason.as_str())),
@@ -120,7 +122,7 @@ impl Report {
     }
 
     /// Returns the reason why these inputs cannot be judged. Returns `None` if some property is violated, or if some
-    /// property holds and no input is missing.
+    /// property holds and none is [`Verdict::Incomplete`].
     #[must_use]
     pub fn undecided(&self) -> Option<&str> {
         if self.violated().next().is_some() {

@@ -8,7 +8,7 @@ use stentor_testutil::TempDir;
 
 use crate::{WARM_UP, counted_if};
 
-/// The end of the connection whose calls are counted.
+/// One of the two ends of the connection: the end whose calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The end that writes. Its calls of `begin` and `hand_over` and its steps are counted.

@@ -44,8 +44,8 @@ pub struct RunReport {
     pub recovery_steps: u64,
     /// States of applications that differed after the same deliveries.
     pub wrong_states: u64,
-    /// The longest time for which a group owed a message and delivered nothing, or a client had no room for one, while
-    /// there were faults, in nanoseconds.
+    /// The longest time for which a group owed a message and delivered nothing, or for which a client had no room to send
+    /// one, while there were faults, in nanoseconds.
     pub longest_gap_ns: u64,
     /// `true` if stopped processes delayed other processes for longer than permitted.
     pub held_up: bool,

@@ -90,7 +90,8 @@ fn suspended_member_is_left_out_and_settles_when_it_resumes() {
     bed.until("a write in a life of three", |bed| bed.done.len() == 2 && bed.words(2, &group)[24] == 10);
 }
 
-/// A process whose switch is absent reports that once, works without a switch, and uses the switch after its start.
+/// A process whose switch is absent reports that once, works without a switch, and uses the switch once the switch has
+/// started.
 #[test]
 fn processes_work_without_a_switch() {
     let (mut bed, group) = Group::new(2, Setup { no_switch: true, ..Setup::default() });

@@ -250,7 +250,7 @@ impl Graph {
         Some(best)
     }
 
-    /// Returns a shortest cycle through `start`, among calls that are left over.
+    /// Returns a shortest cycle through `start` among the calls that the topological sort left over (`left`).
     fn cycle_through(&self, start: u32, left: &[bool]) -> Option<Vec<(u32, Why)>> {
         let mut reached: HashMap<u32, (u32, Why)> = HashMap::new();
         let mut queue = VecDeque::from([start]);

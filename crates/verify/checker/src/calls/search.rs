@@ -220,7 +220,7 @@ impl<'a, M: Model> Search<'a, M> {
         })
     }
 
-    /// Applies a call to other states. Returns whether all replies are correct.
+    /// Applies a call to `states` instead of the states of the search. Returns whether all replies are correct.
     fn replay(&self, node: u32, states: &mut [M::State]) -> bool {
         let call = &self.calls[node as usize];
         call.groups.iter().all(|group| call.replay(self.model, group, &mut states[self.places[&group]]))

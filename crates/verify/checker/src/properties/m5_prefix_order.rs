@@ -1,5 +1,5 @@
-//! M5 uniform prefix order: for two messages with a common destination group, no two processes of their destinations
-//! deliver them in opposite orders, or one of them with a hole.
+//! M5 uniform prefix order: let the processes p and q both be destinations of the messages m and m'. If p delivers m
+//! and q delivers m', then q delivers m before m', or p delivers m' before m.
 //!
 //! The check has four steps. First, delivery numbers are dense. Second, the members of a group have the same message
 //! under the same number, so their sequences are prefixes of one sequence. Third, for every two groups, the messages to

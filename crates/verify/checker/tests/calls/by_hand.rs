@@ -307,7 +307,7 @@ fn only_times_are_compared_between_groups() {
         let seen = get(first, 0, Kind::Leader, 5);
         allowed(&[seen.clone(), get(second, 20, Kind::Leader, 5)]);
         forbidden(&[seen.clone(), get(second, 20, Kind::Leader, 4)], Rule::Position, &[0, 1]);
-        // A leader assigns a message a later time than the one that it names.
+        // A leader assigns a message a later time than the time that the message names.
         allowed(&[seen.clone(), get(second, 20, Kind::Ordered, 6)]);
         forbidden(&[seen.clone(), get(second, 20, Kind::Ordered, 5)], Rule::Position, &[0, 1]);
         allowed(&[get(second, 20, Kind::After(seen.position().unwrap()), 5)]);

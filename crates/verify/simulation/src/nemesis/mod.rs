@@ -438,8 +438,8 @@ impl Nemesis {
         true
     }
 
-    /// Crashes a process without memory, independent of the budget, and schedules its restart. Returns whether it was
-    /// up.
+    /// Crashes a process independent of the budget, so that it loses its memory, and schedules its restart. Returns
+    /// whether the process was up.
     fn lose_memory(&mut self, now: u64, who: ProcessId, back_after_ns: u64) -> bool {
         let victim = &mut self.victims[who.index()];
         victim.absent_until_ns = now + back_after_ns;

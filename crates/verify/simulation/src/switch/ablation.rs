@@ -1,5 +1,6 @@
-//! Compares two ways to aggregate acknowledgements: rounds with a bitmap, and the exact minimum. The measure is the
-//! fraction of runs in which the last packet remains unacknowledged although nothing was lost, and its cost.
+//! Compares two ways to aggregate acknowledgements: rounds with a bitmap, and the exact minimum. The measures are the
+//! fraction of runs in which the last packet remains unacknowledged although nothing was lost, and the mean time until
+//! the sender's last acknowledgement.
 //!
 //! A sender sends [`PACKETS`] packets, one per packet time. Each receiver acknowledges each packet, after one packet
 //! time plus a random jitter, in order. A stall ends with the sender's timeout.

@@ -19,9 +19,9 @@ pub enum Step {
     RepeatUp(u8),
     /// A packet arrives at a host, and will arrive once more.
     RepeatDown(u8),
-    /// A packet to the switch is damaged: one bit of this byte, counted from its end, is inverted.
+    /// A packet to the switch is damaged: one bit of the byte at this index from the end of the packet is inverted.
     DamageUp(u8, u8),
-    /// A packet to a host is damaged.
+    /// A packet to a host is damaged in the same way.
     DamageDown(u8, u8),
     /// A host's next deadline arrives.
     Timer(u8),
