@@ -152,7 +152,7 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
             if OF_SETS.contains(&name.as_str()) {
                 arguments.extend(["--sets", "always"]);
             } else if protocol == "neb" {
-                // If only one run in four had sets, the rarest mutants would take more seeds.
+                // If some of the runs had sets, the rarest of the other mutants would take more seeds.
                 arguments.extend(["--sets", "never"]);
             }
             hunt(&planted, protocol, &name, &arguments)?;

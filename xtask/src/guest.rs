@@ -63,7 +63,7 @@ impl Guest {
     /// # Errors
     ///
     /// Fails if a missing program or file cannot be installed; the error names the command to run. Also fails if the
-    /// build fails.
+    /// build fails, or if the kernel cannot start a process on this machine.
     pub(crate) fn ready(context: &Context, step: &Needs) -> Result<Guest> {
         let named = std::env::var_os("STENTOR_RXE");
         let origin = origin(named.as_deref(), &context.root.join("../shared/rxe"))?;

@@ -1,9 +1,9 @@
 //! Compares the instructions per message of the hot paths with a recorded baseline.
 //!
-//! The crate `stentor-instructions` runs every path in one thread and in lock step, under callgrind, for two numbers of
-//! messages. The difference is the cost of a message. The same program executes the same number of instructions every
-//! time. So a change of more than [`TOLERANCE`] comes from the code, the compiler or the machine. The baseline names
-//! the environment in which it was recorded, and a comparison names the differences.
+//! The crate `stentor-instructions` runs every path under callgrind, for two numbers of messages. The cost of a message
+//! is the difference of the counts divided by the difference of these numbers. Two counts of the same program differ by
+//! at most [`SCATTER`]. So a change of more than [`TOLERANCE`] comes from the code, the compiler or the machine. The
+//! baseline names the environment in which it was recorded, and a comparison names the differences.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,9 +24,10 @@ use crate::step::Outcome;
 pub(crate) const NEEDS: Needs = Needs { things: &["valgrind"], sources: &[] };
 /// The path of the baseline from the repository root.
 const BASELINE: &str = "crates/verify/instructions/baseline.toml";
-/// Maximum difference of a count from the baseline, in both directions.
+/// Maximum difference of a count from the baseline in both directions, as a fraction of the baseline.
 const TOLERANCE: f64 = 0.03;
-/// Maximum difference between two counts of the same program, since the loops of clients read the clock.
+/// Maximum difference between two counts of the same program, as a fraction. It is not 0, because the loops of clients
+/// read the clock.
 const SCATTER: f64 = 0.01;
 const HEAD: &str = "\
 # Instructions per message of each path. Written by `cargo xtask instructions --record`.

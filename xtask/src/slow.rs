@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 
 /// The mark of a test that this step runs.
 const MARK: &str = "#[ignore = \"slow: ";
-/// Number of tests that run at once. It exceeds the number of processors, because the tests mostly wait.
+/// Number of tests that run at once, even on fewer processors, because the tests mostly wait.
 const THREADS: &str = "3";
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {

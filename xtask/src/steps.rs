@@ -238,7 +238,7 @@ fn tests(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs tests of the command that mostly wait. More of them run at once than there are processors.
+/// Runs tests of the command that mostly wait. Four of them run at once, even on fewer processors.
 fn operators(context: &Context) -> Result<Outcome> {
     let mut cells = context.test(&["cli"]);
     cells.args(["--", "--ignored", "--test-threads", "4", "limits::", "streams::", "broken::"]);

@@ -20,7 +20,7 @@ pub(crate) const ALLOWED: &[&str] = &[
     "stentor-atomic-copy",
 ];
 
-/// Checks every crate root and every token of the crates outside [`ALLOWED`].
+/// Checks every token of the crates outside [`ALLOWED`], and the roots of their libraries, binaries and build scripts.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let (mut violations, mut inside, mut files) = (Vec::new(), 0, 0);

@@ -91,8 +91,8 @@ struct EdgeKind {
 }
 
 impl EdgeKind {
-    /// Returns whether the dependency is linked into a default build: it is a normal dependency, and not one of the
-    /// loom tests.
+    /// Returns whether the dependency is linked into a default build: it is a normal dependency, and not one that only
+    /// the loom tests need.
     fn is_linked(&self) -> bool {
         self.kind.is_none() && self.target.as_deref() != Some("cfg(loom)")
     }

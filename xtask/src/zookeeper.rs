@@ -18,8 +18,8 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let mut clippy = context.cargo(["clippy", "--workspace", "--all-targets"]);
     run(clippy.args(FEATURES).args(["--", "-D", "warnings"]))?;
-    // The servers mostly wait, so more tests run than there are cores. One test makes the client panic, so backtraces
-    // are disabled to keep the output short.
+    // The servers mostly wait, so four tests run at once, even on fewer cores. One test makes the client panic, so
+    // backtraces are disabled to keep the output short.
     let mut tests = context.test(&["server"]);
     tests.args(FEATURES).args(["--", "--nocapture", "--test-threads", "4"]);
     run(tests.env("RUST_BACKTRACE", "0"))?;

@@ -18,7 +18,7 @@ use crate::resource::{ADMITTED, REFUSED};
 const WORK: Duration = Duration::from_millis(60);
 /// Line that the process prints before it prepares a write.
 pub(crate) const WORKS: &str = "checks its lease and prepares a write";
-/// Begin of the line that a holder prints with the token that it has acquired.
+/// Beginning of the line that a holder prints with the token that it has acquired.
 pub(crate) const HOLDS: &str = "holds ";
 
 /// Acquires the lock and holds it until the standard input ends. If the lock is lost, acquires it again.

@@ -10,8 +10,8 @@ use crate::cargo::{Context, capture, run};
 use crate::needs::Needs;
 use crate::programs;
 
-/// The suffix in the name of a system that is measured between two processes. Without the suffix, it is the name of the
-/// same system at another place.
+/// The suffix in the name of a system that is measured between two processes. Without the suffix, the name is that of
+/// the same system at another place.
 pub(super) const PAIR: &str = "-pair";
 
 /// A system and its guarantee.

@@ -174,6 +174,8 @@ fn missing(names: &[&str]) -> Vec<&'static Thing> {
     names.into_iter().map(|name| thing(name)).filter(|thing| !thing.is_there()).collect()
 }
 
+/// Returns the thing of this name.
+///
 /// # Panics
 ///
 /// Panics if the table has no such thing, which is an error in the list of a step.

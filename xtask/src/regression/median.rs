@@ -22,8 +22,8 @@ impl Median {
 /// interval.
 ///
 /// The interval is between two order statistics. Each value is below the true median with a probability of one half. So
-/// the number of values below it is binomial, whatever the distribution. The `k` smallest values can be left out if at
-/// most `k` values are below the true median with a probability of at most 2.5 %. By symmetry, the `k` largest values
+/// the number of values below it is binomial, whatever the distribution. The `k` smallest values can be left out if the
+/// probability that at most `k` values are below the true median is at most 2.5 %. By symmetry, the `k` largest values
 /// can then be left out, too.
 pub(crate) fn median(sample: &[f64]) -> Option<Median> {
     let n = sample.len();

@@ -31,8 +31,8 @@ const HOPS: usize = 2000;
 /// Number of messages of each stream in a round.
 const STREAM: usize = 1500;
 /// The comparisons: files of the plain program, the bench's file and row, and the bar for the median of the rounds'
-/// ratios. Single rounds differ by a factor of two on both sides, because other processes also need the guest's only
-/// processor. A disturbance of one of a round's two programs often affects the other, too.
+/// ratios. The figures of both programs differ by a factor of two between rounds, because other processes also need the
+/// guest's only processor. A disturbance of one of a round's two programs often affects the other, too.
 const COMPARED: [Compared; 6] = [
     Compared { raw: "raw-write-lat", ours: "lat", row: "raw WRITE inline, write to seen", bar: Bar::AtMost(1.1) },
     Compared { raw: "raw-write-lazy", ours: "lat", row: "raw WRITE inline, write to seen", bar: Bar::AtMost(1.1) },

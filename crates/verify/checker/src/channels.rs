@@ -23,7 +23,7 @@ pub(crate) struct EndLog {
     pub(crate) faults: Vec<Kept>,
     pub(crate) failed: Option<Kept>,
     pub(crate) closed: Option<Kept>,
-    /// The first event after the end was closed.
+    /// The first event after the end was closed, other than a report of its counters.
     pub(crate) after: Option<Kept>,
 }
 

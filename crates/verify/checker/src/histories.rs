@@ -172,7 +172,8 @@ impl Apart {
         self.put(process, life);
     }
 
-    /// Adds the deliveries of a life to the later histories that keep them, although the life never held these histories.
+    /// Adds the deliveries of a life to the later histories that keep them, although the life never held these
+    /// histories.
     fn inherit(&mut self, log: &Log, life: &Life, held: &[usize], histories: &[History], place: usize) {
         let mut has: BTreeSet<usize> = held.iter().copied().collect();
         for (index, history) in histories.iter().enumerate() {

@@ -55,7 +55,7 @@
 //! The properties of multicast by a switch, S1 to S11, SL1 and SL2, are judged during the run: see [`switch`].
 //!
 //! The B properties are checked if a history has events of the broadcast, the C properties if it has events of
-//! channels, and the others if it has events of the multicast.
+//! channels, and the others if it has events of the multicast, or neither of the broadcast nor of channels.
 //!
 //! [Défago et al. 2004]: https://doi.org/10.1145/1041680.1041682
 //! [Guerraoui and Schiper 2001]: https://doi.org/10.1016/S0304-3975(99)00161-9

@@ -68,7 +68,8 @@ fn violated(report: &Report) -> Vec<&str> {
 const ONE: &str = "host:one";
 const SECOND: u64 = (1 << 40) | 1;
 
-/// Two lives of the client. The second has a smaller number, because the calendar was set back between them.
+/// Returns the files of two lives of the client, and of the members. The second life has a smaller number, because the
+/// calendar was set back between the lives.
 fn clock_set_back(clocks: [&str; 3]) -> Vec<String> {
     vec![
         file(clocks[0], "", &[multicast(100, 20, 1)]),
@@ -267,8 +268,8 @@ fn a_record_names_its_author_and_its_beginning() {
     assert_eq!(refused, "h:1: process `z` is not in the cluster line");
 }
 
-/// A member whose disk was full, or that was killed while it wrote. Nothing is judged that its file may lack. The
-/// events in the file are judged, and messages that other members lack are reported.
+/// The disk of a member was full, or the member was killed while it wrote. Nothing is judged that its file may lack.
+/// The events in the file are judged, and messages that other members lack are reported.
 #[test]
 fn record_that_ends_early_is_judged_as_far_as_it_goes() {
     let client = file(ONE, &by("c", 1), &[multicast(1, 1, 1), multicast(2, 1, 2)]);

@@ -19,7 +19,7 @@ fn hash(client: &str, sequence: u64) -> u64 {
     u64::from(client.as_bytes()[0]) << 32 | sequence
 }
 
-/// A delivery at this time of the order, under a ballot of this incarnation.
+/// Returns the line of a delivery at this time of the order, under a ballot of this incarnation.
 fn deliver(t: u64, p: (&str, u64), n: u64, (client, sequence): (&str, u64), time: u64, incarnation: u64) -> String {
     let (group, leader) = if ["a", "b"].contains(&p.0) { ("g1", "a") } else { ("g2", "x") };
     let (hash, ballot) = (format!("{:016x}", hash(client, sequence)), (incarnation << 32) + 1);
@@ -60,7 +60,7 @@ fn violated(report: &Report) -> Vec<&str> {
     report.violated().collect()
 }
 
-/// The first history: all members deliver the first message of `c`, which is to both groups.
+/// Returns the lines of the first history: all members deliver the first message of `c`, which is to both groups.
 fn first() -> Vec<String> {
     let mut lines = vec![multicast(1, "c", 1, 1, &["g1", "g2"]), epoch(1, 1, 1)];
     for p in ["a", "b", "x", "y"] {
@@ -70,7 +70,8 @@ fn first() -> Vec<String> {
     lines
 }
 
-/// `g1` is reset without state. Then both groups deliver a message of a client that began later.
+/// Returns the lines of a reset of `g1` without state, after which both groups deliver a message of a client that began
+/// later.
 fn anew() -> Vec<String> {
     let mut lines = vec![epoch(51, 2, 2), multicast(60, "d", 1, 1, &["g1", "g2"])];
     for p in ["a", "b"] {

@@ -55,8 +55,8 @@ fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Shapes that every mutation can spoil: one group has two members that never crash, and the first two messages are of
-/// one batch and one client and go to all groups.
+/// Generates *eventful* shapes, which every mutation can spoil: one group has two members that never crash, and the
+/// first two messages are of one batch and one client and go to all groups.
 fn eventful_shapes() -> impl Strategy<Value = Shape> {
     shapes().prop_map(|mut shape| {
         if shape.sizes.iter().all(|size| *size == 1) {
@@ -69,7 +69,7 @@ fn eventful_shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Eventful shapes with at least two groups.
+/// Generates eventful shapes with at least two groups.
 fn shapes_of_groups() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.sizes.len() == 1 {
@@ -80,7 +80,7 @@ fn shapes_of_groups() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Eventful shapes in which the second leader of some group finds undecided messages.
+/// Generates eventful shapes in which the second leader of some group finds undecided messages.
 fn led_shapes() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.history(&shape.order()).carries().is_empty() {
@@ -93,7 +93,7 @@ fn led_shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Eventful shapes in which some process recovers.
+/// Generates eventful shapes in which some process recovers.
 fn returning_shapes() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.history(&shape.order()).returns().is_empty() {
@@ -462,7 +462,7 @@ proptest! {
     fn two_deliveries_swapped_at_one_process_break_both_orders(shape in eventful_shapes(), which in any::<Index>()) {
         let mut history = shape.history(&shape.order());
         let deliveries = history.steady_deliveries();
-        // Each delivery with the next one of its process.
+        // Returns a delivery together with the next delivery of the same process.
         let next_of = |at: usize| {
             let next = |other: &&usize| **other > at && history.events[**other].process == history.events[at].process;
             Some((at, *deliveries.iter().find(next)?))

@@ -95,8 +95,8 @@ fn a_violation_among_many_deliveries_is_shown_in_seconds() {
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
-/// A cycle of three processes, one of which delivers many messages in between. Examining every pair of them would take
-/// minutes.
+/// Finds a cycle of three processes, one of which delivers many messages between the two messages of its step.
+/// Examining every pair of these messages would take minutes.
 #[test]
 fn a_cycle_around_a_long_chain_is_found_in_seconds() {
     const LAST: u64 = 200_000;

@@ -1,9 +1,9 @@
 //! The clocks of the hosts of a run in profile `clocks`, and the rules by which final times are judged.
 //!
-//! Every host has a wall clock with a skew, and a monotonic clock with a drift. In some runs, the wall clock of one host
-//! is off by more than the bound, by up to a year: either all the time, or after steps of the clock. This host belongs to
-//! a member of a group of three or more, so that a majority of the group disagrees with it. A group whose only host is
-//! wrong has a wrong time by the rules.
+//! Every host has a wall clock with a skew, and a monotonic clock with a drift. In some runs, the wall clock of one
+//! host is off by more than the bound, by up to a year: either all the time, or after steps of the clock. This host
+//! belongs to a member of a group of three or more, so that a majority of the group disagrees with it. A group whose
+//! only host is wrong has a wrong time by the rules.
 //!
 //! # Rules
 //! A final time is *physical* if it is close to the present, and not a count of messages. If most clocks are right, a

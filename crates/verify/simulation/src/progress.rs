@@ -38,8 +38,8 @@ pub(crate) struct Progress {
     groups: Vec<(usize, u64)>,
     /// For each client, the time since which it has had a message to send and no room, in nanoseconds.
     refused: Vec<Option<u64>>,
-    /// The longest time for which a group owed a message and delivered nothing, or for which a client had no room to send
-    /// to a group, in nanoseconds, with the end of that time and the group.
+    /// The longest time for which a group owed a message and delivered nothing, or for which a client had no room to
+    /// send to a group, in nanoseconds, with the end of that time and the group.
     longest_gap: (u64, u64, usize),
 }
 
@@ -111,8 +111,8 @@ impl Progress {
         self.longest_gap = gaps.fold(self.longest_gap, std::cmp::max);
     }
 
-    /// Returns the longest time for which a group owed a message and delivered nothing, or for which a client had no room
-    /// to send to a group, in nanoseconds, with the end of that time and the group. Excused time does not count.
+    /// Returns the longest time for which a group owed a message and delivered nothing, or for which a client had no
+    /// room to send to a group, in nanoseconds, with the end of that time and the group. Excused time does not count.
     pub(crate) fn longest_gap(&self) -> (u64, u64, usize) {
         self.longest_gap
     }

@@ -44,8 +44,8 @@ pub struct RunReport {
     pub recovery_steps: u64,
     /// States of applications that differed after the same deliveries.
     pub wrong_states: u64,
-    /// The longest time for which a group owed a message and delivered nothing, or for which a client had no room to send
-    /// one, while there were faults, in nanoseconds.
+    /// The longest time for which a group owed a message and delivered nothing, or for which a client had no room to
+    /// send one, while there were faults, in nanoseconds.
     pub longest_gap_ns: u64,
     /// `true` if stopped processes delayed other processes for longer than permitted.
     pub held_up: bool,
@@ -87,8 +87,8 @@ impl RunReport {
     /// Returns the names of violated properties, including further conditions: `M9` also if clients could not even
     /// send; `state` if the states of applications differ; `held-up` if stopped processes delayed other processes;
     /// `superseded` if a client id was taken from a process without a successor; `time` if a final time is wrong; and
-    /// `rejected` if members rejected input in a run without faults. A member that fell behind may reject input beyond
-    /// its window.
+    /// `rejected` if processes rejected input in a run of the calm profile. In other profiles, a member that fell
+    /// behind may rightly reject input beyond its window.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         let stuck = !self.finished && !self.report.violated().any(|property| property == "M9");
         let besides = [

@@ -32,8 +32,8 @@ pub struct Scenario {
     pub pause_ns: u64,
     /// Number of messages that a client sends without a pause, if there is room.
     pub burst: u64,
-    /// `true`: three of four messages have at least half the maximum size. `false`: only one in ten has a size up to
-    /// the maximum.
+    /// `true`: three of four messages have at least half the maximum size. `false`: one in ten messages has any size up
+    /// to the maximum, and all others have at most 64 bytes.
     pub large: bool,
     /// Time after which an unreachable client may be declared failed, in nanoseconds. `None`: never. In that case every
     /// client id is taken over after a crash, and no client loses its id without a successor.

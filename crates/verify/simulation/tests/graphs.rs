@@ -103,7 +103,8 @@ fn leader_that_missed_a_ballot_campaigns_when_it_is_named_again() {
     }
 }
 
-/// Every member receives a false report of every other member's death, once and twice.
+/// In each run, one member receives a false report of the death of one other member, once or twice. Runs cover all
+/// pairs of members and all leaders.
 #[test]
 fn false_death_deposes_a_leader_at_most_once() {
     for (to, of) in (0..3).flat_map(|to| (0..3).map(move |of| (to, of))).filter(|(to, of)| to != of) {

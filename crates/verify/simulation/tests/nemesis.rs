@@ -134,8 +134,8 @@ impl Bed {
         false
     }
 
-    /// Counts the members of each group that are down or without memory. When for the first time this count includes all
-    /// members of a group, a client ends, because a group continues without its state.
+    /// Counts the members of each group that are down or without memory. When for the first time this count includes
+    /// all members of a group, a client ends, because a group continues without its state.
     fn count_failed(&mut self) {
         for group in self.topology.group_ids() {
             let failed = self.topology.members(group).filter(|member| {

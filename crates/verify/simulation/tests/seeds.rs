@@ -62,14 +62,15 @@ fn seeds_in_which_groups_waited_for_long_hold() {
     }
 }
 
-/// A member without memory delivered messages again that its donor had delivered after an unsettled no-op.
+/// In this seed, a member without memory delivered messages again that its donor had delivered after an unsettled
+/// no-op.
 #[test]
 fn a_seed_in_which_a_state_was_delivered_twice_in_part_holds() {
     hold(104_472_433..104_472_434, Profile::Rejoins, Sets::Drawn);
 }
 
-/// A client reached some members only after a long time. Its messages were beyond their windows, so these members did
-/// not hold them.
+/// In these seeds, a client reached some members only after a long time. Its messages were beyond their windows, so
+/// these members did not hold them.
 #[test]
 fn seeds_in_which_a_majority_refused_a_message_counted_as_held_hold() {
     for seed in [104_473_825, 104_476_214, 104_476_775] {

@@ -9,8 +9,8 @@
 //! - A command of unknown outcome is placed only if the calls right after it need it; otherwise it could come later as
 //!   well. A command that changes nothing is omitted. The latest commands are tried first.
 //!
-//! Consecutive commands of unknown outcome form a *row*. If a row of one command leads to no order, the search tries
-//! longer rows, up to a limit, because a long row rarely explains anything.
+//! Consecutive commands of unknown outcome form a *row*. A long row rarely explains anything. The search therefore
+//! tries rows of one command first, and longer rows, up to a limit, only if these lead to no order.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -21,12 +21,13 @@ pub struct Told<'a> {
     pub lives_in_order: bool,
 }
 
-/// Checks the histories in these files together. The files contain all processes of one run, in any order and with any
-/// distribution of the processes. With `complete`, the caller asserts that the run had come to rest, as a `complete`
-/// event does.
+/// Checks the histories in these files together. The files are of one run. They may be in any order, and each may have
+/// the events of any processes. A property that needs a missing file is `Incomplete`. With `complete`, the caller
+/// asserts that the run had come to rest, as a `complete` event does.
 ///
 /// # Errors
-/// Returns a [`HistoryError`] if a file cannot be read, is no valid history, or is of another run.
+/// Returns a [`HistoryError`] if no file is given, or if a file cannot be read, is no valid history, is of another
+/// cluster, or has a life of a process that another file has, too.
 pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report, HistoryError> {
     let open = |path: &P| {
         let file = path.as_ref().display().to_string();
@@ -41,7 +42,7 @@ pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report
 /// Checks histories like [`check_files`], from inputs that are open already, each with its name.
 ///
 /// # Errors
-/// Returns a [`HistoryError`] if an input cannot be read, is no valid history, or is of another run.
+/// Returns a [`HistoryError`] in the same cases as [`check_files`].
 pub fn check_inputs<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     complete: bool,

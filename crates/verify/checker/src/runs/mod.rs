@@ -169,7 +169,7 @@ impl<'a> Runs<'a> {
         sides
     }
 
-    /// Condition 2. `at` is the time at which the last new life of all groups began.
+    /// Returns whether condition 2 holds for a group. `at` is the time at which the last new life of all groups began.
     fn is_forgotten(&self, sides: &Sides<'_>, at: u64) -> bool {
         sides.later.iter().all(|stay| {
             let delivered = stay.deliveries(self.log).next();

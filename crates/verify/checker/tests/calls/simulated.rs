@@ -72,8 +72,8 @@ fn find(fault: Fault, seeds: Range<u64>, least: usize) {
     assert!(found * 100 >= planted * least, "{found} of {planted}");
 }
 
-/// Percentage of histories with an injected fault in which it must be found. In the other histories, the fault changes
-/// no answer, or concurrent calls explain the change.
+/// Returns the minimum percentage of the histories with an injected fault in which the fault must be found. In the
+/// other histories, the fault changes no answer, or concurrent calls explain the change.
 fn least(fault: Fault) -> usize {
     match fault {
         Fault::None => 0,

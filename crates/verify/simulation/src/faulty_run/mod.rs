@@ -219,8 +219,9 @@ impl FaultyRun {
         }
     }
 
-    /// Describes what is missing in a run in which groups may lose their memory. Returns `None` if every process has
-    /// delivered everything that is left to deliver, and all members of each group have delivered the same.
+    /// Describes what is missing in a run in which groups may lose their memory. Returns `None` if every member is up,
+    /// has its group's state and has delivered everything that is left to deliver, and if all members of each group
+    /// have delivered equally much.
     fn unsettled(&self) -> Option<String> {
         let topology = &self.shared.topology;
         for group in topology.group_ids() {

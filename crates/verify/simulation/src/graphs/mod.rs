@@ -12,7 +12,8 @@
 //! - After the links are restored, everything is delivered by all members, and every property of the multicast holds.
 //!
 //! [`run_changing`] changes the graph at given times before the last graph is judged. [`run_told`] cuts nothing:
-//! members receive false reports of deaths, and after the last report the group is judged as above.
+//! members receive false reports of deaths, and after the last report the group is judged as above. In both cases the
+//! first leader may be deposed.
 //!
 //! Packet loss in one direction disables both directions, because the answers to requests do not return. A one-way cut
 //! therefore removes an edge, too, although data that is written before the queue pair breaks may arrive.

@@ -10,13 +10,13 @@ use crate::sets::{self, Sets};
 /// The kind of faults in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Profile {
-    /// One sender equivocates. Other hosts at most crash.
+    /// At most one sender equivocates. Other hosts at most crash.
     LyingSender,
     /// Byzantine hosts lie in every way.
     LyingHosts,
     /// Byzantine hosts lie in every way, but values are signed, so that liars delay no other process.
     Signed,
-    /// All processes must answer. One sender equivocates, and none crashes.
+    /// All processes must answer. At most one sender equivocates, and no process crashes.
     All,
     /// All processes must answer. Some processes lie and crash, so not all broadcasts are delivered.
     AllBroken,
@@ -319,8 +319,9 @@ fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(Pr
     liars
 }
 
-/// Draws the rare lies that end a liar's stream; in runs with such a lie, only few of the liar's indices are affected.
-/// Returns a number n: one in n indices of a liar is affected.
+/// Draws the rare lies: those that end a liar's stream, and old values that are shown as those of later laps. Returns a
+/// number n: lies affect one in n of a liar's indices. It is 1 in runs without a lie that ends a stream, and 2 to 12 in
+/// runs with one.
 fn draw_more_lies(profile: Profile, config: &Config, liars: &mut [(ProcessId, Lies)], chance: &mut Chance) -> u64 {
     let replays = matches!(profile, Profile::LyingHosts | Profile::Signed) && config.mode != Mode::All;
     let mut ends = false;

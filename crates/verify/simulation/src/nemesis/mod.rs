@@ -62,7 +62,7 @@ enum Act {
     Name(GroupId, ProcessId),
     /// The election names another leader if this process still leads.
     Depose(GroupId, ProcessId),
-    /// The election names another leader if the current one is down or stopped.
+    /// The election names another leader if the current one is down, without memory or stopped.
     Watch(GroupId),
     Flap {
         group: GroupId,
@@ -288,7 +288,7 @@ impl Nemesis {
         self.group_of(process).is_some_and(|group| self.reign(group).leader == process)
     }
 
-    /// Returns a random member that is up and runs, other than `but`.
+    /// Returns a random member that is up, has its group's state and is not stopped, other than `but`.
     fn somebody(&mut self, group: GroupId, but: Option<ProcessId>) -> Option<ProcessId> {
         let members = self.topology.members(group).filter(|member| Some(*member) != but);
         let now = self.world.now_ns();
@@ -677,7 +677,8 @@ impl Nemesis {
         reign.recovering &= reign.leader != leader;
     }
 
-    /// Stops the faults: partitions heal, crashed processes restart, and each group gets a final leader.
+    /// Stops the faults: partitions heal, each group gets a final leader, and crashed processes restart, except clients
+    /// whose ids no process takes over.
     pub fn stop(&mut self, now: u64) {
         self.stopped = true;
         self.agenda.clear();

@@ -33,8 +33,8 @@ pub enum Profile {
     /// others then wait until it continues or, if members have a client timeout, until they declare it failed. Runs of
     /// this profile have no client timeout.
     Stops,
-    /// All faults, on hosts whose clocks differ: the clocks have skew and drift, and one of them may be stepped, or off by
-    /// up to a year.
+    /// All faults, on hosts whose clocks differ: the clocks have skew and drift, and one of them may be stepped, or off
+    /// by up to a year.
     Clocks,
     /// All members of a group lose their memory, at once or one after the other, or all except one that is silent in
     /// the meantime. The same may happen to members of several groups, or to all processes. An operator resets groups

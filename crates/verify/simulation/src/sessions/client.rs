@@ -257,9 +257,9 @@ impl ClientActor {
         any
     }
 
-    /// Handles the end of the session in a group. The replies that the group kept are lost with the session, even if the
-    /// session is widened to the group again. The outstanding requests to the group are therefore given up, so only a
-    /// question can reveal their fate.
+    /// Handles the end of the session in a group. The replies that the group kept are lost with the session, even if
+    /// the session is widened to the group again. The outstanding requests to the group are therefore given up, so only
+    /// a question can reveal their fate.
     pub(super) fn has_ended_in(&mut self, group: GroupId) {
         let Some(caller) = &mut self.caller else { return };
         for sent in self.sent.iter_mut().filter(|sent| sent.to.contains(&group) && !sent.given_up) {

@@ -183,7 +183,8 @@ impl ClientActor {
         }
     }
 
-    /// Ends the session when all commands are done.
+    /// Ends the session when no command is open and no further one begins in it, because all commands are done, the
+    /// planned end of the session is reached, or the session makes room for others.
     fn look_for_end(&mut self) {
         let disk = self.shared.disks[usize::from(self.id.0)].borrow();
         let is_over = disk.left == 0 || disk.is_to_end() || self.makes_room();

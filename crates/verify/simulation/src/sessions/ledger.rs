@@ -316,7 +316,7 @@ impl Ledger {
         in_several
     }
 
-    /// Returns the verdicts, and a description of the first violation.
+    /// Returns the verdicts, and a description of the violation of the first violated property, by name.
     pub(super) fn verdicts(&self) -> (BTreeMap<&'static str, Verdict>, Option<String>) {
         let verdict = |property: &&'static str| match self.violations.get(property) {
             Some(summary) => Verdict::Violated(CounterExample { summary: summary.clone(), lines: Vec::new() }),
@@ -327,7 +327,7 @@ impl Ledger {
         (verdicts, first)
     }
 
-    /// Returns the applications of calls, all positions, and the notifications that machines sent there.
+    /// Returns the applications of calls, the recorded positions, and the notifications that machines sent.
     pub(super) fn into_places(self) -> (AppliedCalls, BTreeMap<Place, Passed>, BTreeMap<Place, Notes>) {
         let applied = self.commands.into_iter().map(|(token, command)| (token, command.applied)).collect();
         (applied, self.passed, self.notes.into_notes())

@@ -19,7 +19,7 @@ fn found(search: Search, property: &'static str) -> Result<(), String> {
     Ok(())
 }
 
-/// The mutants of the switch, each with programs and faults that reveal it.
+/// A search finds each of these mutants of the switch, with programs and faults that reveal it.
 #[test]
 fn hazards_are_found() {
     let two = || vec![vec![link(&[1, 2]), write(1), send(), send()], vec![], vec![]];
