@@ -60,6 +60,7 @@ pub(super) struct MessageAssembler {
     out_bytes: u64,
     /// Number of words of the first message that are written.
     written: usize,
+    /// Number of the last message that is written; 0 before the first.
     number: u32,
     /// Number of writes with an immediate that were posted on this connection.
     pub(super) immediates: u64,
@@ -122,12 +123,18 @@ impl MessageAssembler {
         true
     }
 
+    /// Returns the number of the message that is being written. After the largest number comes 1, because 0 is no
+    /// message's number.
+    fn next_number(&self) -> u32 {
+        self.number % u32::MAX + 1
+    }
+
     /// Copies the next piece, at most `limit` words in all, into `record`. Returns its words; 0 if nothing is queued.
     pub(super) fn next_piece(&self, limit: usize, record: &mut [u64]) -> usize {
         let Some(letter) = self.out.front() else { return 0 };
         let part = (limit - PIECE_WORDS).min(letter.len() - self.written);
         record[0] = CHUNK | u64::from(VERSION) << 4 | (letter.len() as u64) << 32;
-        record[1] = u64::from(self.number + 1) | (self.written as u64) << 32;
+        record[1] = u64::from(self.next_number()) | (self.written as u64) << 32;
         record[PIECE_WORDS..PIECE_WORDS + part].copy_from_slice(&letter[self.written..self.written + part]);
         PIECE_WORDS + part
     }
@@ -140,7 +147,7 @@ impl MessageAssembler {
         {
             self.out_bytes -= letter.len() as u64 * 8;
             self.out.pop_front();
-            (self.written, self.number) = (0, self.number.wrapping_add(1));
+            (self.written, self.number) = (0, self.next_number());
         }
     }
 
@@ -222,6 +229,17 @@ mod tests {
             assert_eq!(received, expected, "pieces of {limit}");
             assert_eq!(assembler.bytes(), 0);
         }
+    }
+
+    #[test]
+    fn messages_arrive_after_the_largest_number() {
+        let (mut assembler, mut to) = (MessageAssembler::new(), MessageAssembler::new());
+        assembler.number = u32::MAX - 1;
+        for word in 0..3 {
+            assert!(assembler.post(&[word, word], b"", 1 << 20));
+        }
+        let received = carry(&mut assembler, &mut to, 4);
+        assert_eq!(received.iter().map(|got| got.words()[0]).collect::<Vec<_>>(), [0, 1, 2]);
     }
 
     #[test]
