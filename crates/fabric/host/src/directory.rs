@@ -26,12 +26,12 @@ use crate::socket;
 
 /// Maximum time that a starting process waits for the directory's lock, which other starting processes hold.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// Time for which a starting process waits until another process with its id has ended, if that process is being torn
+/// Maximum time that a starting process waits for the end of another process with its id, if that process is being torn
 /// down or its pid is unknown.
 const LINGER: Duration = Duration::from_millis(500);
-/// Time for which a starting process waits until another process with its id has ended, if that process is running. It
-/// may have just been killed, and the kernel has not begun its teardown. The time is short because the directory is
-/// locked meanwhile, and a client that searches for a free id checks one id after the other.
+/// Maximum time that a starting process waits for the end of another process with its id, if that process is running.
+/// It may have just been killed, and the kernel may not have begun its teardown. The time is short because the
+/// directory is locked meanwhile, and a client that searches for a free id checks one id after the other.
 const BRIEF: Duration = Duration::from_millis(10);
 
 /// Returns the paths of the callers' files (see [`Beside`](crate::Beside)) of all processes with this id, running or
@@ -39,7 +39,7 @@ const BRIEF: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// [`StartError::Directory`] if other users may enter `directory` or the cluster's directory in it; otherwise the error
-/// of the operating system. Default directories that other users may enter are skipped.
+/// of the operating system. Other default directories are skipped if they are not private.
 pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
     let directory = absolute(directory);
     let mut sockets = Vec::new();
@@ -64,8 +64,8 @@ pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result
     Ok(sockets.iter().map(|path| path.with_extension(BESIDE)).collect())
 }
 
-/// Returns the name of the lock on a process of this user, as an abstract socket. Clusters in different directories may
-/// have the same name, so the name includes a hash of the directory. The default directories count as one and have no
+/// Returns the name of the abstract socket that locks this process's id. Clusters in different directories may have the
+/// same name, so the socket's name includes a hash of the directory. The default directories count as one and have no
 /// hash.
 fn lock_name(config: &SeatConfig) -> String {
     let (user, cluster, me) = (geteuid().as_raw(), &config.cluster, config.me.0);
@@ -154,8 +154,8 @@ pub fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<Vec<Pat
     Ok(entries(cluster)?.into_iter().filter(|path| is_socket_of(path, process)).collect())
 }
 
-/// Removes the sockets that dead processes with the id `me` left in a cluster's directory. Returns the pid of a running
-/// process with that id, 0 if its pid is unknown, or `None` if there is no such process.
+/// Searches a cluster's directory for a running process with the id `me`. Returns its pid, 0 if its pid is unknown, or
+/// `None` if there is no such process. Removes the sockets of dead processes with that id that it finds before.
 fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError> {
     let unknown = |source| StartError::System { what: format!("look for processes in {}", cluster.display()), source };
     let sockets = match sockets_of(cluster, me) {
@@ -183,7 +183,7 @@ fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError>
 /// Searches all directories that may contain a socket of another process with this process's id.
 fn find_second_anywhere(config: &SeatConfig) -> Result<Option<i32>, StartError> {
     for place in meeting_directories(&config.directory) {
-        // Besides the configured directory, which was checked before, there are the default ones. Skip those that other
+        // Besides the configured directory, which was checked before, there may be default ones. Skip those that other
         // users may enter: no process of this user uses them.
         let path = place.join(&config.cluster);
         if place != config.directory && (!path.is_dir() || make_private(&path).is_err()) {
@@ -215,7 +215,7 @@ pub(crate) fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolle
             },
         };
         pid = if found == 0 { pid } else { found };
-        // A dying process may have just started a child, which holds the sockets of the process for a moment.
+        // A dying process may have just forked a child, which keeps the process's sockets open until it calls exec.
         let lingers = if pid > 0 && !is_ending(pid) { BRIEF } else { LINGER };
         if since.elapsed() > lingers {
             let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());

@@ -23,8 +23,8 @@ fn says_killed(status: &str) -> bool {
     pending.any(|set| set & KILL != 0)
 }
 
-/// Returns whether the process exits, from the contents of `/proc/PID/stat`. Its fields are pid, name in parentheses,
-/// state, four numbers, the terminal's group, and flags.
+/// Returns whether the process is exiting or has ended, from the contents of `/proc/PID/stat`. Its first fields are the
+/// pid, the name in parentheses, the state, four numbers, the terminal's group, and the flags.
 fn says_ending(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_ascii_whitespace();

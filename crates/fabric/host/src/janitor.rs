@@ -20,8 +20,8 @@ const SELF: &str = "/proc/self/exe";
 static ARGUMENT: OnceLock<&str> = OnceLock::new();
 
 /// Makes this program its own janitor. Each later janitor is this program, started with `argument` and three paths; the
-/// program must then call [`clean_up`] with the paths. Without this call the janitor is `/bin/sh`, which small images
-/// lack. Only the first call has an effect.
+/// program must then call [`clean_up`] with the paths. Without this call the janitor is `/bin/sh`, which small
+/// container images lack. Only the first call has an effect.
 pub fn become_janitor_by(argument: &'static str) {
     let _ = ARGUMENT.set(argument);
 }

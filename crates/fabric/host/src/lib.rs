@@ -4,7 +4,7 @@
 //!   creates it again.
 //! - [`StandingSeat`] is a seat with a thread that maintains it. Processes that communicate over a network have one so
 //!   that operators on this host find them.
-//! - [`Running`] finds the processes of a cluster, even if they were started with other directories and addresses.
+//! - [`Running`] finds a process of a cluster by its name, even if it was started with another directory and addresses.
 //! - A janitor is a small process that removes the socket of a killed process: [`become_janitor_by`].
 //! - [`interface_of`] and [`mtu_of`] return properties of network interfaces.
 //! - [`memfd`] and [`socket`] are the primitives of these and of the shared-memory fabric.

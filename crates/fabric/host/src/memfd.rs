@@ -54,7 +54,7 @@ pub fn read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Checks that memory from a peer has the announced size and cannot change it. Returns the size in words.
+/// Checks that memory from a peer has the announced size, and that this size is sealed. Returns the size in words.
 ///
 /// # Errors
 /// Returns a description of the problem.

@@ -12,7 +12,7 @@ use crate::about::Source;
 use crate::config::{SeatConfig, StartError};
 use crate::seat::{Beside, Seat};
 
-/// Interval between checks of the seat.
+/// Interval between calls of [`Seat::look`].
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The seat and its listening socket. The socket shows that its process runs; it accepts no connections.
@@ -20,7 +20,7 @@ type Held = Arc<Mutex<Option<(Seat, OwnedFd)>>>;
 
 /// A process's seat in a private directory of the host, with a thread that maintains it. Processes that communicate
 /// over a network fabric have one so that operators on this host find them. Its files are removed when it is dropped or
-/// the process is killed. If another process removes these files, the thread creates them again.
+/// the process is killed. If another process removes the socket, the thread creates it again.
 #[derive(Debug)]
 pub struct StandingSeat {
     held: Held,

@@ -51,7 +51,7 @@ pub(crate) enum Enrolment {
     Theirs(i32),
 }
 
-/// Returns a path that identifies an existing file: equal for all paths to it, except other hard links.
+/// Returns a path that identifies an existing file. It is the same for all paths to one hard link of the file.
 fn identity(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| absolute(file))
 }
@@ -71,8 +71,8 @@ fn prefix(cluster: &str, name: &str) -> String {
 }
 
 /// Hashes a path with FNV-1a. The names of sockets contain the hash, because a path may be too long for them. If the
-/// hashes of two paths collide, a process at one path does not start while a process with the same name runs at the
-/// other path. A collision has no other effect.
+/// hashes of two paths collide, a process at one path does not start while a process with the same name or id runs at
+/// the other path. A collision has no other effect.
 pub(crate) fn hash(text: &OsStr) -> u64 {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold)

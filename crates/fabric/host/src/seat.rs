@@ -216,9 +216,9 @@ impl Seat {
         self.directories.iter().map(|directory| directory.join(&self.cluster)).collect()
     }
 
-    /// Creates links to the socket and to the caller's file beside it, in the directory that all processes of this user
-    /// search. If this fails, only processes with the same `XDG_RUNTIME_DIR` find the socket. No links are needed if
-    /// the socket is in that directory, or in one that is not a default directory.
+    /// Creates links to the socket and to the caller's file beside it, in the default directory that does not depend on
+    /// `XDG_RUNTIME_DIR`. If this fails, only processes with the same `XDG_RUNTIME_DIR` find the socket. No links are
+    /// needed if the socket is in that directory, or in one that is not a default directory.
     fn put_up_sign(&mut self) {
         let common = common_directory();
         if !is_usual(&self.at.directory) || self.at.directory == common {

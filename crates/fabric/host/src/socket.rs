@@ -12,7 +12,8 @@ use crate::credentials::Credentials;
 
 /// Flags of every Unix socket of this crate.
 pub const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-/// Maximum number of connections that wait to be accepted. The kernel refuses more, and the processes that dial retry.
+/// Maximum number of connections that wait to be accepted. The kernel refuses further ones, and the dialling processes
+/// retry.
 pub const BACKLOG: i32 = 128;
 /// Listens at a new path.
 ///
