@@ -3,8 +3,8 @@
 //!
 //! The handshake is the connection manager's. The hello of the querying program has [`PURPOSE`] in place of a fabric
 //! and no process id. The hello of the answering end must be that of the intended process. Then one question follows,
-//! and one answer returns in parts. All frames are authenticated and numbered, as on every control connection; nothing
-//! is encrypted.
+//! and one answer returns in parts. All frames after the handshake are authenticated and numbered, as on every control
+//! connection; nothing is encrypted.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

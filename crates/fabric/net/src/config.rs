@@ -29,8 +29,8 @@ pub struct NetConfig {
     /// Names of the processes' hosts in the configuration, by process. A name is resolved again at every attempt to
     /// connect, so its entry in `addresses` may be missing. If `names` is empty, `addresses` does not change.
     pub names: Vec<Option<HostName>>,
-    /// `true` if this process refuses a further life of every peer that it knew before. Protocols in which no process
-    /// may lose its memory need this.
+    /// `true` if this process refuses each peer that was connected before and has restarted since. Protocols in which
+    /// no process may lose its memory need this.
     pub one_life: bool,
     /// Maximum size of all regions of this process together, in bytes.
     pub max_bytes: u64,
@@ -77,7 +77,7 @@ impl NetConfig {
         NetConfig { names, ..self }
     }
 
-    /// Makes this process refuse a further life of every peer that it knew before.
+    /// Makes this process refuse each peer that was connected before and has restarted since.
     #[must_use]
     pub fn one_life(self) -> NetConfig {
         NetConfig { one_life: true, ..self }
@@ -99,7 +99,7 @@ impl NetConfig {
     }
 }
 
-/// The reason why a process cannot connect to its peers.
+/// The reason why a process cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// This process has no address.

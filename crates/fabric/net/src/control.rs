@@ -37,7 +37,7 @@ struct Newcomer {
 /// The reason why a handshake ended without a connection.
 struct Refused {
     reason: String,
-    /// The process that the reason is about.
+    /// The process that answered in place of the dialled one, if one did.
     other: Option<ProcessId>,
     lasting: bool,
 }

@@ -2,7 +2,7 @@
 //! switch. A session is one TCP connection on which both ends prove that they have the cluster's key before they
 //! exchange messages. Every message is authenticated and numbered. The handshake is the connection manager's.
 //!
-//! No function blocks. The owner of a [`ControlSession`] calls [`receive`](ControlSession::receive) at intervals, or
+//! No function blocks. The owner of a [`ControlSession`] calls [`receive`](ControlSession::receive) at intervals, and
 //! when its descriptor is readable. This also continues the handshake and sends pending bytes.
 
 use std::io;

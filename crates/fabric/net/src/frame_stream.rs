@@ -51,8 +51,8 @@ impl FrameStream {
         (self.socket, self.inbound, self.outbound)
     }
 
-    /// Returns whether the connection ended because the other end closed it, or the other end's kernel does not know
-    /// it. Returns `false` if the other end was silent for too long, or sent an invalid frame.
+    /// Returns whether the connection ended because the other end closed it, or because the other end's kernel no
+    /// longer knows the connection. Returns `false` if the other end was silent for too long, or sent an invalid frame.
     pub(crate) fn was_closed(&self) -> bool {
         self.closed
             || self

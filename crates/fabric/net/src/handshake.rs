@@ -11,8 +11,8 @@ use crate::hello::{self, Hello, Hellos, Session, nonce};
 
 /// Maximum duration of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Time for a peer to accept a connection before it is dialled again. The peer's kernel accepts; a host that does not
-/// answer within this time is down. Dialling again is faster than the retransmissions of TCP.
+/// Time for a peer to accept a connection before it is dialled again. The peer's kernel accepts, so a host that does
+/// not answer within this time is probably down. Dialling again is faster than the retransmissions of TCP.
 const DIALLING: Duration = Duration::from_millis(500);
 
 /// A handshake in progress.

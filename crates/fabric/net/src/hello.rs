@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Maximum length of a hello, in bytes.
+    /// Upper bound of the length of a hello, in bytes.
     const MAX_HELLO: usize = 200;
 
     fn hello(process: u16) -> Hello {

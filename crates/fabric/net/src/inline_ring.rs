@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - `freed` ≤ `next` ≤ `freed` + `bytes`: no byte is allocated twice before it is freed.
-//! - Positions count all bytes ever allocated. A position modulo `bytes` is the offset in the memory.
+//! - Positions count all bytes that were allocated or skipped. A position modulo `bytes` is the offset in the memory.
 //! - An allocation, with everything that extends it, is contiguous: it never wraps.
 
 /// Maximum number of bytes of WRITEs that are merged into one. Transmitting them takes longer than a device needs to
@@ -28,7 +28,8 @@ impl InlineRing {
     }
 
     /// Returns the size of a memory in which `count` sources of at most `longest` bytes each always fit, whatever their
-    /// lengths. Space of up to one source may stay unused at the end of the memory. Two such gaps may exist at a time.
+    /// lengths. Space of up to one source may stay unused at the end of the memory. The size has room for two such
+    /// gaps, more than exist at a time.
     #[must_use]
     pub fn bytes_for(count: u64, longest: u64) -> u64 {
         (count + 2) * longest

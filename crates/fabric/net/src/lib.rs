@@ -12,8 +12,8 @@
 //! Both processes offer their ends ([`Offer`]), each with a connection id that counts the lives of the end. An end that
 //! has the other's offer can receive ([`Transport::meet`]) and announces that. An end that gets this announcement can
 //! send ([`Transport::ready`]). So no packet is sent before the other end accepts it. An end that breaks is withdrawn.
-//! The withdrawal breaks the other end a little later, because earlier packets may still be in flight. A new offer, and
-//! the end of the control connection, break the other end in the same way.
+//! The withdrawal breaks the other end a little later, because earlier packets may still be in flight. A new offer
+//! breaks the other end in the same way. The end of the control connection breaks both ends at once.
 #![forbid(unsafe_code)]
 
 pub mod ask;

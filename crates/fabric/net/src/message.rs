@@ -68,8 +68,8 @@ pub struct Pair {
     /// `true` if this end accepts runs: packets that the sender's kernel splits from one buffer, with IPv4
     /// identifications that count from 0.
     pub runs: bool,
-    /// `true` if the IPv4 packets of this end have individual identifications, as those of cards and kernels. Otherwise
-    /// the identifications are 0, or those of a run.
+    /// `true` if the IPv4 packets of this end have individual identifications, like packets from cards and kernels.
+    /// Otherwise the identifications are 0, or those of a run.
     pub identified: bool,
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Maximum length of a message, in bytes.
+    /// Upper bound of the length of a message, in bytes.
     const MAX_MESSAGE: usize = 16 + MAX_ADDRESS;
 
     fn pair() -> End {

@@ -1,7 +1,7 @@
 //! Names of hosts, resolved again at every attempt to connect, because a process may restart at another address.
 //!
-//! Resolving can block for seconds, so threads of this module do it, never the polling thread. A name that cannot be
-//! resolved keeps its last address and does not affect other peers.
+//! Resolving can block for seconds, so threads of this module do it, never the polling thread. A peer whose name cannot
+//! be resolved keeps its last address. Other lookups are delayed only if all threads of this module are blocked.
 
 use std::collections::VecDeque;
 use std::io;
@@ -90,7 +90,8 @@ impl Names {
         }
     }
 
-    /// Warns of addresses that cannot be reached: a loopback address always means the host on which it is used.
+    /// Warns if this process has a loopback address and a peer does not, or the other way round. They reach each other
+    /// only if they are on one host, because a loopback address always means the host on which it is used.
     pub(crate) fn warn_of_loopback(&mut self, me: usize, own: IpAddr, addresses: &[Option<SocketAddr>]) {
         let elsewhere =
             |address: &Option<SocketAddr>| address.is_some_and(|at| at.ip().is_loopback() != own.is_loopback());
@@ -172,7 +173,7 @@ impl Names {
 }
 
 /// Returns the addresses of a name that this process, at `own`, can reach. If the name has loopback and other
-/// addresses, only those count that are of the same kind as `own`: a loopback address reaches only its own host.
+/// addresses, returns only those of the same kind as `own`: a loopback address reaches only its own host.
 fn reachable(found: &[SocketAddr], own: IpAddr) -> Result<Vec<SocketAddr>, String> {
     let mut all: Vec<_> = found.iter().filter(|address| address.is_ipv4() == own.is_ipv4()).copied().collect();
     let near = |address: &SocketAddr| address.ip().is_loopback() == own.is_loopback();

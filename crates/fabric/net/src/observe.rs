@@ -29,8 +29,8 @@ const MOST: usize = 32;
 /// connections.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Seals and verifies the frames of one connection. Frames are numbered and have a direction, so none can be changed,
-/// replayed or reflected.
+/// Seals and verifies the frames of one connection. A seal covers the number and the direction of its frame, so a
+/// changed, replayed or reflected frame is detected.
 #[derive(Debug)]
 pub struct Seals(Session);
 
@@ -55,7 +55,7 @@ impl Seals {
 pub struct Line {
     /// The connection, which never blocks.
     pub socket: TcpStream,
-    /// The seals that authenticate its frames, one for each direction.
+    /// The seals that authenticate its frames in both directions.
     pub seals: Seals,
     /// Bytes that arrived after the handshake.
     pub unread: Vec<u8>,

@@ -27,8 +27,8 @@ pub struct Granted {
 /// Regions of peers, by purpose.
 ///
 /// This module creates the [`key`](RemoteRegion::key) of a [`RemoteRegion`]: its low half is the low half of the
-/// owner's key, and its high half is the index of the entry with the region's address. So a region that was granted
-/// again has another key, and posting needs no search for the address.
+/// owner's key, and its high half is the index of the entry with the region's address. A region that was granted again
+/// has another key, because the owner's key has changed. Posting needs no search for the address.
 #[derive(Debug, Default)]
 pub struct Remotes {
     numbers: HashMap<(ProcessId, Purpose), u32>,
@@ -65,8 +65,8 @@ impl Remotes {
         }
     }
 
-    /// Drops all grants of a peer that has ended. The device of its next life may use the same keys for other memory,
-    /// so the address is cleared, and stale handles refer to nothing in the next life.
+    /// Drops all grants of a peer whose control connection is lost. If the peer restarts, its device may use the same
+    /// keys for other memory, so the address is cleared, and stale handles refer to nothing in the next life.
     pub(crate) fn forget(&mut self, peer: ProcessId) {
         for (_, number) in self.numbers.iter().filter(|((owner, _), _)| *owner == peer) {
             let entry = &mut self.entries[*number as usize];

@@ -82,7 +82,7 @@ pub fn device_node(root: &Path, bus: Option<&str>, names: &[&str]) -> Option<u32
     places.filter_map(|place| line(&place.join("numa_node"))?.parse().ok()).next()
 }
 
-/// Returns the RDMA devices of one PCI vendor (`0x1d0f`).
+/// Returns the RDMA devices of one PCI vendor, for example `0x1d0f`.
 #[must_use]
 pub fn rdma_devices_of(root: &Path, vendor: &str) -> Vec<String> {
     let class = root.join("class/infiniband");

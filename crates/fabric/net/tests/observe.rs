@@ -32,7 +32,7 @@ fn lines(cm: &mut Manager, to: &AskConfig) -> Result<(Line, Line), AskError> {
     }
 }
 
-/// Reads `bytes` bytes, some of which arrived with the handshake.
+/// Reads `bytes` bytes, some of which may have arrived with the handshake.
 fn read(line: &mut Line, bytes: usize) -> Vec<u8> {
     let mut all = std::mem::take(&mut line.unread);
     line.socket.set_nonblocking(false).unwrap();

@@ -328,8 +328,8 @@ impl<S: Sets> ConnectionManager<S> {
                 if own.is_with(connection_id) && own.state != QpState::Error {
                     own.withdrawn.get_or_insert_with(Instant::now);
                 }
-                // The peer had connected to this end and has dropped that connection. This end has not connected to the
-                // peer yet, so it is offered again.
+                // The peer has dropped this end's offer together with its own. This end has not connected to the peer
+                // yet, so it is offered again.
                 if own.with.is_none() && own.state == QpState::Connecting {
                     self.offer(index);
                 }
@@ -349,7 +349,7 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.peers[peer.index()].offers.insert(service, offer);
         if let Some(index) = self.index_of(peer, service) {
             let own = &mut self.connections[index];
-            // The peer's previous life may have connected to this end; the new one has not.
+            // The previous life of the peer's end may have connected to this end; the new life has not.
             own.is_met &= own.with.is_some();
             // The peer's end has a new life, so this end belongs to the old one.
             if own.with.is_some() && !own.is_with(connection_id) && own.state != QpState::Error {

@@ -1,4 +1,4 @@
-//! The connection manager: the state that a fabric shares with its peers.
+//! The connection manager: control connections to peers, and the queue pairs and grants that are announced on them.
 
 mod connections;
 mod sets;
@@ -91,7 +91,7 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.events.push_back(event);
     }
 
-    /// Returns the next refused connection. The newest 64 are kept, each once.
+    /// Returns the next refused connection. Up to 64 different refusals are kept; the oldest is dropped first.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.control.refusals.pop_front()
     }
@@ -198,7 +198,7 @@ impl<S: Sets> ConnectionManager<S> {
     }
 
     /// Grants a peer access to a region. The peer is notified now or when it connects; this process itself is notified
-    /// at once. All regions that one peer may use have different purposes.
+    /// at once. The caller must choose different purposes for all regions that one peer may use.
     pub fn grant(&mut self, peer: ProcessId, purpose: Purpose, place: RemoteKey, bytes: u64, access: Access) {
         self.grants.insert((peer, purpose), Grant { place, bytes, access });
         self.announce(peer, purpose);

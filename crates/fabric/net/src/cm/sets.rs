@@ -16,8 +16,8 @@ const NO_SET: PostError = PostError::Unsupported("copies by the network on a que
 /// The fan-out sets of a process, and the operations on them, which the connection manager calls. The default methods
 /// are those of a fabric without sets.
 ///
-/// `set` is the index that was passed to [`ConnectionManager::add_set`]. A generation of a set is one connection of its
-/// members: the switch begins a new one whenever a member joins, leaves or fails.
+/// `set` is the index that was passed to [`ConnectionManager::add_set`]. A generation of a set consists of the members
+/// that have joined: the switch begins a new one whenever a member joins, leaves or fails.
 pub trait Sets: Sized {
     /// The fabric's ends of queue pairs.
     type Transport: Transport;

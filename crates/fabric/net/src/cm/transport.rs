@@ -22,7 +22,7 @@ pub trait Transport {
     /// intervals, and with each new offer.
     fn meet(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
 
-    /// Makes an end ready because the peer accepts requests, after which they can be posted.
+    /// Makes an end ready, because the peer accepts requests. Requests can be posted after that.
     ///
     /// # Errors
     /// Returns the reason for the failure, with the remedy.

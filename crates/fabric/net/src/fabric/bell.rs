@@ -1,4 +1,4 @@
-//! Wake-ups of the fabric's sleep by other threads of the process.
+//! Wakes the sleeping fabric from other threads of the process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -38,11 +38,11 @@ pub enum Waiting {
 /// ids of queue pairs and regions, counted from 0.
 ///
 /// # Call order
-/// [`open`](Device::open) is called first. [`make`](Device::make) precedes every other call for a queue pair, and
-/// [`register`](Device::register) precedes every other call for a region. In each life of a queue pair,
-/// [`begin`](crate::Transport::begin), [`meet`](crate::Transport::meet) and [`ready`](crate::Transport::ready) are
-/// called in this order. A life ends with [`fail`](crate::Transport::fail), or when the queue pair breaks by itself,
-/// which [`next_broken`](crate::Transport::next_broken) reports once.
+/// [`open`](Device::open) is called first. [`make`](Device::make) or [`make_set`](Device::make_set) precedes every
+/// other call for a queue pair, and [`register`](Device::register) precedes every other call for a region that exists.
+/// In each life of a queue pair, [`begin`](crate::Transport::begin), [`meet`](crate::Transport::meet) and
+/// [`ready`](crate::Transport::ready) are called in this order. A life ends with [`fail`](crate::Transport::fail), or
+/// when the queue pair breaks by itself, which [`next_broken`](crate::Transport::next_broken) reports once.
 ///
 /// # Example
 /// A device without a network: a process connects to itself and writes inline data to its own regions. The shortest
@@ -219,7 +219,7 @@ pub trait Device: Transport + Sized {
     /// The reason why a process could not start.
     type StartError: From<StartError>;
 
-    /// Opens the device, and adds the descriptors that a sleeping process waits for to `epoll`. The epoll data of each
+    /// Opens the device, and adds to `epoll` the descriptors for which a sleeping process waits. The epoll data of each
     /// descriptor is above 0 and below `u64::MAX`, and is passed to [`woken`](Device::woken).
     ///
     /// # Errors
@@ -322,7 +322,7 @@ pub trait Device: Transport + Sized {
         let _ = (qp, id);
     }
 
-    /// Passes all posted requests to the network.
+    /// Passes posted requests to the network, as many as it accepts now.
     fn flush(&mut self) {}
 
     /// Returns a hint about what has landed and completed since the last call.
@@ -342,7 +342,7 @@ pub trait Device: Transport + Sized {
     /// Prepares for a sleep of the process.
     fn begin_wait(&mut self) {}
 
-    /// Performs pending work before the process sleeps, for devices that run on the processor of their process.
+    /// Performs pending work before the process sleeps, for devices that are implemented in software.
     fn work(&mut self) {}
 
     /// Returns whether a write has landed or a request has completed since [`arm`](Device::arm).

@@ -30,7 +30,7 @@ use regions::Regions;
 
 /// One process of a cluster on a device.
 pub struct NetFabric<D: Device> {
-    // The device is dropped first, because it is the first field. It uses none of the other fields.
+    // The device is dropped first, because it is the first field. It holds its own reference to the epoll instance.
     device: D,
     capabilities: Capabilities,
     cm: ConnectionManager<D::Sets>,

@@ -30,7 +30,7 @@ impl<D: Device> NetFabric<D> {
                 out[count] = flushed;
                 count += 1;
             }
-            // Completions that a set consumes are not reported. Later completions move to their slots in `out`.
+            // Completions that a set consumes are not reported. Later completions close the gaps in `out`.
             let begin = count;
             for place in begin..begin + taken {
                 let done = out[place];

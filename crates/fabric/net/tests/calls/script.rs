@@ -166,7 +166,7 @@ impl<F: Fabric> Script<F> {
         pair.memory(1, self.regions[1], &[0, 1]);
     }
 
-    /// Requests that the fabric refuses without calling the device.
+    /// Posts requests that the fabric refuses without calling the device, and then more requests than the queues hold.
     fn refused(&mut self) {
         step("refused");
         let (qp, own, remote) = (self.qps[0], self.regions[0], self.remote(0));
