@@ -188,8 +188,9 @@ impl Info {
 
     /// Lists the descriptions of providers with reliable datagrams in libfabric's order, best first.
     ///
-    /// If `provider` is set, the list contains only that provider. If `source` is set, it contains only devices on
-    /// which endpoints can have that Internet address.
+    /// If `provider` is set, the list contains only that provider, possibly with a layer that libfabric adds
+    /// (`udp;ofi_rxd` for `udp`). If `source` is set, endpoints bind that Internet address. Some providers check only
+    /// when an endpoint is created whether a device has the address.
     ///
     /// # Errors
     /// See [`InfoError`].

@@ -12,9 +12,9 @@
 //! [`Bare`] is one end of a connection for tagged messages that uses only these parts. Benchmarks compare it with the
 //! fabric.
 //!
-//! The bindings are generated from libfabric's headers and committed (`cargo xtask bindings`); compiling them asserts
-//! their layouts. For functions that the headers define inline, this crate calls the same entries of libfabric's
-//! function tables.
+//! The bindings are generated from libfabric's headers and committed (`cargo xtask bindings`); compiling them on x86-64
+//! asserts their layouts. For functions that the headers define inline, this crate calls the same entries of
+//! libfabric's function tables.
 
 mod bare;
 mod choose;

@@ -32,7 +32,7 @@ fn begin((net, config): (NetConfig, OfiConfig)) -> OfiFabric {
     OfiFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs the process that will be killed. It grants a region and stays connected until it is killed.
+/// Runs the process that will be killed. It grants a region and stays connected until it is killed, but at most 60 s.
 #[test]
 #[ignore = "runs only as the second process of the other tests"]
 fn child() {

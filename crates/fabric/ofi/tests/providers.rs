@@ -82,12 +82,12 @@ fn tags_match_by_mask_and_unexpected_messages_are_queued() {
             assert!(pair.sides[1].done.is_empty(), "{provider} matches earlier messages: remove the quirk");
             continue;
         }
-        // Receive any message of this kind. The lower half of the tag, which is its number, is ignored.
+        // Receive any message with a tag whose upper half is 1. The lower half is ignored.
         let (local, context) = (pair.local(1, 0, 8), pair.context(1, 0));
         pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 0x1_0000_0000, 0xffff_ffff, context) });
         let received = pair.completes(1, 0);
         assert_eq!((received.tag, received.bytes, pair.word(1, 0)), (0x1_0000_0007, 8, 0x1_0000_0007), "{provider}");
-        // Receive the payload, which has exactly this tag.
+        // Receive the other message, which has exactly this tag.
         let (local, context) = (pair.local(1, 8, 64), pair.context(1, 1));
         pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 0x2_0000_0007, 0, context) });
         assert_eq!((pair.completes(1, 1).tag, pair.word(1, 1)), (0x2_0000_0007, 0x2_0000_0007), "{provider}");

@@ -112,8 +112,8 @@ pub enum ChooseError {
         /// Devices that the provider has.
         there: Vec<String>,
     },
-    /// The provider's devices are present, but libfabric does not offer the provider. The next provider in the order is
-    /// not used instead, because it was not requested.
+    /// The provider's devices are present, but libfabric does not offer the provider. Another provider is used only if
+    /// it is named.
     #[error(
         "this host has devices of {provider:?} ({}), but libfabric does not offer that provider: install a libfabric that has \
          it, check that this user may use the devices, or name another provider; available: {}",
@@ -166,8 +166,8 @@ fn named(library: &'static Libfabric, provider: &str, wish: &Wish, needs: Needs)
         }
     };
     let mut offered = Info::list(library, Some(provider), None, needs).map_err(absent)?;
-    // Ask a provider with Internet addresses for a device with the configured address. An address that no device has is
-    // an error.
+    // Ask a provider with Internet addresses for a device with the configured address. If no device has the address,
+    // some providers report that only when an endpoint is created.
     if offered.first().is_some_and(Info::has_ip)
         && let Some(address) = wish.address
     {

@@ -41,7 +41,7 @@ pub struct Local {
 pub struct Remote {
     /// Address of the peer.
     pub peer: PeerAddress,
-    /// Address in the peer's memory, counted from its registration's [base](crate::Registration::base).
+    /// Address in the peer's memory: the [base](crate::Registration::base) of its registration plus an offset.
     pub address: u64,
     /// [Key](crate::Registration::key) of the peer's registration.
     pub key: u64,
@@ -150,8 +150,8 @@ impl Operations {
 ///
 /// # Safety
 /// For all operations: local memory and the context's [`Scratch`] must stay valid until the completion arrives or the
-/// endpoint is dropped, and nothing else may use them meanwhile. The source of a send or write must not change until
-/// then. The peer must have been inserted by this endpoint.
+/// endpoint is dropped. Meanwhile nothing else may use the scratch, and other accesses to the local memory must be
+/// atomic. The source of a send or write must not change until then. The peer must have been inserted by this endpoint.
 impl Endpoint {
     /// Sends a message.
     ///

@@ -67,7 +67,8 @@ impl OfiConfig {
     /// Returns the provider that a process with this configuration would use.
     ///
     /// # Errors
-    /// Returns the same errors as [`NetFabric::start`](stentor_fabric_net::NetFabric::start).
+    /// Returns a [`StartError`], as [`NetFabric::start`](stentor_fabric_net::NetFabric::start) does if it cannot choose
+    /// a provider.
     pub fn choose(&self, net: &NetConfig) -> Result<Info, StartError> {
         let address = net.own_address().ok().map(|address| address.ip());
         let same_host = net.addresses.iter().flatten().all(|address| address.ip().is_loopback());

@@ -25,8 +25,8 @@ pub(super) const QUEUE: u64 = 1;
 /// State shared by all queue pairs.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Completions that wait to be polled. The completion of a request also has the number of its queue pair's life,
-    /// and the number below which all requests of that life are finished.
+    /// Completions that wait to be polled. The completion of a successful request also has the number of its queue
+    /// pair's life, and the number below which all requests of that life are finished.
     pub(super) ready: VecDeque<(Completion, Option<(u32, u64)>)>,
     pub(super) broken: VecDeque<QpId>,
     /// Keys of peers' regions that this process must not use any more.
@@ -76,7 +76,7 @@ impl Shared {
 
     fn watch(&self, endpoint: &Endpoint) -> Result<(), SystemError> {
         let Some(descriptor) = endpoint.queue().descriptor() else { return Ok(()) };
-        // SAFETY: the endpoint is open, and `forget` is called before it is closed.
+        // SAFETY: the endpoint is open, so its descriptor is open, too.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
         epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(QUEUE), epoll::EventFlags::IN)
     }

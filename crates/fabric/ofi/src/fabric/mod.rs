@@ -12,9 +12,9 @@
 //! of a process that skips this check, unless the process guesses a key. Keys are random, except on providers that
 //! choose them.
 //!
-//! The control connections are authenticated. Traffic on the provider is neither authenticated nor encrypted. Only the
-//! two ends know the tokens and keys, but a process that learns an endpoint's address can send it tagged messages. Like
-//! RDMA itself, this fabric is for trusted networks.
+//! The control connections are authenticated, but nothing is encrypted. Traffic on the provider is not authenticated.
+//! Each end sends its tokens and keys only to the other end, but a process that learns an endpoint's address can send
+//! it tagged messages. Like RDMA itself, this fabric is for trusted networks.
 //!
 //! # Progress
 //!

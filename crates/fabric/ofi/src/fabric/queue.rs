@@ -344,8 +344,8 @@ impl Qp {
         }
     }
 
-    /// Returns the number of writes that can be merged into the next one, their total length in bytes, and whether one
-    /// of them is signalled.
+    /// Returns the number of writes that can be merged into the next one. Also returns the total length of the next one
+    /// and these writes, in bytes, and whether one of them all is signalled.
     fn adjoining(&self, most: usize) -> (usize, usize, bool) {
         let mut rest = self.sends.range(self.next..);
         let Some(first) = rest.next() else { return (0, 0, false) };

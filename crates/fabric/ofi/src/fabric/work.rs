@@ -19,7 +19,7 @@ pub(super) struct There {
 pub(super) enum Work {
     Write {
         local: Local,
-        /// Region of the source; `None` for inline data.
+        /// Region of the source; `None` for inline data and for a write with an immediate.
         region: Option<RegionId>,
         to: There,
         imm: Option<u32>,
