@@ -13,8 +13,8 @@ use stentor_fabric::QpKind;
 use stentor_fabric_roce::endpoint::{Arrival, Check, Data, Request, Work};
 use stentor_wire::{Envelope, Packet};
 
-/// Returns four copies of a packet whose PSNs are a quarter of all numbers apart. On an unreliable connection each copy
-/// begins a new message after the previous one, however often they are repeated.
+/// Returns four copies of a packet. Their PSNs are 2^22 apart, which is a quarter of all PSNs. On an unreliable
+/// connection each copy begins a new message after the previous one, however often they are repeated.
 fn apart(flying: &[Flying]) -> (Envelope, [Vec<u8>; 4]) {
     let [(envelope, transport)] = flying else { panic!("one packet") };
     let numbered = |quarter: usize| {

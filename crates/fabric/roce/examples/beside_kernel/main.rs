@@ -25,7 +25,7 @@ trait Side {
     fn connect(&mut self, there: &str) -> Outcome<()>;
     /// Posts a WRITE from local memory to the other side's memory.
     fn write(&mut self, from: u64, to: u64, bytes: u32, signalled: bool) -> Outcome<()>;
-    /// Does pending work. Returns the number of WRITEs that have completed since the last call.
+    /// Does pending work. Returns the number of signalled WRITEs that have completed since the last call.
     fn poll(&mut self) -> Outcome<u64>;
     /// Waits for a bulk transfer, in which this side need not react quickly.
     fn rest(&mut self) -> Outcome<()>;

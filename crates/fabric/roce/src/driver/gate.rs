@@ -42,7 +42,7 @@ pub struct Outlet {
     full: u64,
 }
 
-/// A packet to send: the IP header and all headers after it, the body, and the last four bytes.
+/// A packet to send: the IP header and all headers after it, the body, and the ICRC.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
     /// Destination.
@@ -55,7 +55,8 @@ pub struct Leaving<'a> {
     pub icrc: [u8; ICRC_BYTES],
 }
 
-/// Opens the sockets of an address in [`Mode::Plain`] or [`Mode::Raw`]. `entropy` selects the source port.
+/// Opens the sockets of an address in [`Mode::Plain`] or [`Mode::Raw`]. In plain mode, `entropy` selects the source
+/// port.
 ///
 /// # Errors
 /// Returns a [`PortError`].

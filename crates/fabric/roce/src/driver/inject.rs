@@ -81,7 +81,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         self.chances.drop = chance;
     }
 
-    /// Draws a random number and returns `true` with the given probability.
+    /// Returns `true` with the given probability. Draws a random number unless the probability is 0.
     pub fn happens(&mut self, chance: f64) -> bool {
         chance > 0.0 && ((self.random.word() >> 11) as f64) < chance * (1_u64 << 53) as f64
     }

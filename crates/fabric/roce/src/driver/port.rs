@@ -55,7 +55,7 @@ pub struct PortCounters {
     pub full: u64,
     /// Received packets that the kernel dropped for lack of buffer space. The kernel reports drops with the next packet
     /// that fits, so drops after the last received packet are not included. It can report fewer than 2^32 drops between
-    /// two received packets.
+    /// two received packets. For an endpoint beside the main one: packets for which its queue had no room.
     pub overflowed: u64,
 }
 
@@ -289,8 +289,8 @@ impl Port {
         self.receive_within(&mut Budget { packets: usize::MAX, bytes: usize::MAX }, take)
     }
 
-    /// Receives packets until the budget is spent. The datagram that exceeds the budget is still received completely.
-    /// The next call begins with the rest of the batch.
+    /// Receives the packets of one batch until the budget is spent. The datagram that exceeds the budget is still
+    /// received completely. The next call begins with the rest of the batch.
     pub(crate) fn receive_within(
         &mut self,
         budget: &mut Budget,
@@ -353,7 +353,7 @@ impl Port {
             };
             for (place, transport) in packets.enumerate() {
                 if let (Check::RunId, IpRepr::V4(ip)) = (check, &mut envelope.ip) {
-                    // The kernel joined several runs: a packet beyond the longest run begins another run.
+                    // The kernel may join several runs. A packet beyond the longest run begins another run.
                     ip.id = u16::try_from(place).ok().filter(|_| place < RunIds::MOST).unwrap_or(0);
                 }
                 budget.spend(transport.len());
@@ -467,7 +467,7 @@ pub(super) fn enlarge_sending(fd: &OwnedFd) {
     enlarge(fd, SENDING);
 }
 
-/// Binds a socket to a free source port, or to one that another socket with SO_REUSEPORT of the same user has.
+/// Binds a socket to a source port that is free, or that only sockets of the same user with SO_REUSEPORT use.
 fn bind_some(fd: &OwnedFd, address: IpAddr, entropy: u16) -> io::Result<u16> {
     sys::set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     for attempt in 0..0x4000 {

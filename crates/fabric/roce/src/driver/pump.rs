@@ -15,8 +15,8 @@ use crate::endpoint::{Arrival, Check, Endpoint, Outbox};
 /// Budget of packets that are received before timers advance and packets are sent. It ensures that a flood blocks
 /// neither timers nor sending. The datagram that exceeds the budget is still received completely.
 const INTAKE: Budget = Budget { packets: 256, bytes: 1 << 20 };
-/// Pause before the pump sends packets again for which the kernel had no room. It must poll, because no descriptor
-/// reports room on every path.
+/// Pause before the pump retries to send packets for which the kernel had no room. The pump must poll, because no
+/// descriptor reports room on every path.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 /// Maximum number of packets in one outgoing batch.
 const OUTBOX: usize = 32;
@@ -197,8 +197,9 @@ impl Pump {
         true
     }
 
-    /// Returns the time for which the caller may sleep: until the next timer expires, but at most `longest`, and not at
-    /// all if packets wait to be processed or sent.
+    /// Returns the time for which the caller may sleep: until the next timer expires, but at most `longest`. The time
+    /// is 0 if packets wait to be processed or can be sent now. It is at most 200 µs while the kernel has no room for
+    /// packets.
     #[must_use]
     pub fn idle(&self, endpoint: &Endpoint, longest: Duration) -> Duration {
         let longest = match &self.port {

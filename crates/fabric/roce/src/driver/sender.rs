@@ -157,7 +157,7 @@ impl Sender {
         at
     }
 
-    /// Sends the packets of a refused run one by one. Returns the number of packets for which there was room.
+    /// Sends the packets of a refused run one by one. Returns the number of packets that were accepted or lost.
     fn one_by_one(&mut self, names: &[Name], packets: &[Outgoing<'_>], refusal: &io::Error) -> usize {
         let mut singles = [Outgoing::NOTHING; BATCH];
         // Use the ICRCs that the packets had before they were joined to a run.

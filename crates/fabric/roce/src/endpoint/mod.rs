@@ -206,7 +206,7 @@ impl Endpoint {
         })
     }
 
-    /// Processes expired timers: timeouts and probes. The caller must call this at
+    /// Processes expired timers: timeouts, probes, and waits after "receiver not ready". The caller must call this at
     /// [`next_deadline`](Endpoint::next_deadline).
     pub fn tick(&mut self, now: u64) {
         for index in 0..self.qps.len() {

@@ -8,7 +8,7 @@
 //! packets from that peer may have the identification 0, or the one after that of the previous packet. After a lost
 //! packet, the next packet of the run is dropped, but it re-establishes the position in the run.
 //!
-//! On such a path, damage therefore passes only if it looks like one particular other identification. If [`PATIENCE`]
+//! On such a path, damage therefore passes only if it looks like one of these two identifications. If [`PATIENCE`]
 //! undamaged packets in succession match their positions, the path counts as straight again: packets must match their
 //! positions.
 

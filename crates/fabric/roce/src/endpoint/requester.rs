@@ -115,7 +115,8 @@ pub(crate) struct Requester {
     pub(crate) una: Psn,
     pub(crate) sent: Psn,
     pub(crate) cursor: Cursor,
-    /// Number of READ requests (one for each piece) and atomics that were sent but not answered yet.
+    /// Number of READ requests (one for each piece) and atomics that were sent since the cursor last moved back, but
+    /// not answered yet.
     pub(crate) asked: u32,
     /// Number of packets sent since the last one that requested an acknowledgement.
     pub(crate) unasked: u32,
