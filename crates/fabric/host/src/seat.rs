@@ -293,7 +293,11 @@ impl Seat {
                 Ok(Some(listener)) => {
                     if at.socket != self.at.socket && self.janitor.is_some() {
                         // Dropping the previous janitor removes nothing that is in use.
-                        self.janitor = at.janitor().map_err(StartError::Janitor)?;
+                        self.janitor = at.janitor().map_err(|error| {
+                            // Left there, the socket would be in the way of each later attempt.
+                            at.remove();
+                            StartError::Janitor(error)
+                        })?;
                     }
                     self.at = at;
                     self.beside.set(self.at.beside());
