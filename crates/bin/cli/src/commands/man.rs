@@ -17,7 +17,7 @@ struct Manual {
 
 #[derive(Serialize)]
 struct Page {
-    /// Name for `man`, with its section.
+    /// File name of the page, which ends with the section of the manual.
     name: String,
     /// File to which the page was written, or `None` if the page was printed.
     path: Option<PathBuf>,

@@ -84,7 +84,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
 }
 
 /// Handles arguments that did not parse: prints help or the version if they were asked for, or else reports bad usage.
-/// `--json` is searched for by hand, because a user who asked for a document must get one even then.
+/// The arguments did not parse, so `--json` is searched for by hand. With it, bad usage is reported as a JSON document.
 fn refuse(error: &clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");

@@ -104,8 +104,8 @@ impl Member {
 }
 
 /// Ends a member that does not listen at the place that the configuration names, for example because the file was
-/// edited after the start of the member, or because the member was started with another directory. A process of another
-/// cluster with the same name is reported and not touched.
+/// edited after the start of the member, or because the member was started with another directory. A process with the
+/// same names is reported and not touched if it was started from another file, without a common member address.
 fn end_elsewhere(
     plan: &ClusterRuntime,
     process: ProcessId,

@@ -13,13 +13,13 @@ pub(super) fn limits() -> Finding {
     finding(of_group(Path::new("/sys/fs/cgroup"), &groups), Room::here().quota)
 }
 
-/// Begin of a memory limit.
+/// Beginning of the text of a memory limit.
 const MEMORY: &str = "memory ";
 const RAISE: &str = "nothing to do, unless a cluster does not fit: raise the limits where the container is started";
 
 /// Returns the finding for the limits of version 2, which are `None` if they are not known, and for the memory limit of
-/// version 1. That limit is reported if version 2 has none for memory: version 1 has a separate tree for memory, even
-/// beside version 2.
+/// version 1. Version 1 has a separate tree for memory, even beside version 2. Its limit is reported if version 2 has
+/// no memory limit.
 fn finding(limits: Option<Vec<String>>, quota: Option<Quota>) -> Finding {
     let what = "container limits";
     let has_memory = limits.iter().flatten().any(|limit| limit.starts_with(MEMORY));

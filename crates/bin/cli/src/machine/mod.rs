@@ -14,7 +14,7 @@ pub(crate) use ofi::{of_cluster as ofi_of, would_take as ofi_would_take};
 pub(crate) use shm::runtime_directory;
 pub(crate) use verbs::would_take as verbs_would_take;
 
-/// Severity of a finding about its subject.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {

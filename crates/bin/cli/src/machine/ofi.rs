@@ -105,7 +105,7 @@ pub(crate) fn would_take() -> (bool, String) {
     }
 }
 
-/// Returns the provider that a cluster with this configuration would choose on this host, wherever its processes are.
+/// Returns the provider that a process of a cluster with this configuration would choose on this host.
 pub(crate) fn of_cluster(config: &ClusterConfig) -> Result<String, StartError> {
     let members = config.groups().iter().flat_map(|group| group.members());
     let addresses = members.map(|member| Some(member.address().parse().unwrap_or(NAMED)));

@@ -27,7 +27,7 @@ pub(super) fn futex() -> Finding {
 /// descriptor for each peer, and the descriptors of regions while they are passed on.
 const OPEN_FILES: u64 = 1024;
 
-/// Number of open files with which no member of any cluster starts.
+/// Number of open files below which no member of any cluster starts.
 const FEW_FILES: u64 = 24;
 
 pub(super) fn open_files() -> Finding {

@@ -69,7 +69,7 @@ impl NebHistory {
         self.event(t, EventKind::Broadcast(checker::Broadcast { sender: self.me, index, len, hash }));
     }
 
-    /// Records a notice of the node.
+    /// Records a notice of the node, except [`Notice::Refused`], which a history does not contain.
     pub(in crate::commands) fn notice(&mut self, notice: &Notice<'_>) {
         let kind = match notice {
             Notice::Deliver(sender, value) => {

@@ -224,7 +224,7 @@ struct Serving<'a, F: FabricDiagnostics> {
     begun: bool,
     /// The configuration file, for errors.
     config: &'a Path,
-    /// Time since which as many other processes are connected as must credit a message.
+    /// Time since which enough other processes are connected to credit a message.
     enough_since: Option<u64>,
 }
 

@@ -10,7 +10,7 @@ use super::loss::stopped;
 
 /// A member that runs on this host but is not connected.
 pub(super) struct RunsHere {
-    /// The member's process id and arguments.
+    /// The member's process id and the settings with which it was started.
     pub(super) as_what: String,
     /// The likely reason.
     pub(super) why: String,

@@ -145,7 +145,7 @@ mod tests {
         let mixed = remedy(true, [SILENT, Shape::Gone], true);
         let wake = "g1.2 is there and silent: stopped (`kill -CONT 12`) or very busy";
         assert_eq!(mixed, format!("{wake}; start g1.3 again with the same command"));
-        // The member was silent before it had joined, so its state does not help.
+        // The member fell silent before it had joined, so it has no state that helps.
         let forgot = remedy(true, [Shape::Silent { remembers: false }, Shape::Gone], true);
         assert!(forgot.starts_with(wake) && forgot.contains("begins from nothing"), "{forgot}");
     }

@@ -3,7 +3,8 @@
 //! It is not enough that the other members' processes exist. A stopped process keeps its sockets, and a restarted
 //! process has no memory of its group until it has joined. Another member therefore counts while its heartbeat advances
 //! and it stands for election. A member of which no earlier process was seen also counts for a while after it appears,
-//! even if it has not stood for election yet.
+//! even if it has not stood for election yet. If the election does not report who stands, a member counts while its
+//! process exists.
 
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use stentor_fabric::ProcessId;
 
 /// Lower bound of the time for which a member may be silent, however short the election's timeouts are.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Multiple of the patience for which a member counts although it has not stood for election, while its heartbeat
-/// advances and no earlier process of it was seen to end. A member with its group's state stands within the election's
-/// longest timeout.
+/// Number of patiences for which a young member counts although it has not stood for election. Its heartbeat must
+/// advance, and no earlier process of it may have been seen to end. A member with its group's state stands within the
+/// election's longest timeout.
 const YOUNG: u32 = 2;
 /// Time between two looks after which this process assumes that it was itself stopped, and waits for new heartbeats of
 /// the others.
@@ -43,7 +44,8 @@ pub(super) enum Shape {
     },
     /// The member has just returned, and may be joining.
     Starting,
-    /// The member's heartbeat advances, but the member has not shown that it has its group's state.
+    /// The member's process exists and is not known to be silent, but the member has not shown that it has its group's
+    /// state.
     Without,
     /// The member's process does not exist.
     Gone,
@@ -190,7 +192,8 @@ impl Majority {
         }
     }
 
-    /// Returns members whose processes exist but whose heartbeats have stopped, with the time since their last one.
+    /// Returns members whose processes exist but whose heartbeats have stopped, with the time since their last one, or
+    /// since the last pause of this process if that is later.
     pub(super) fn silent(&self) -> impl Iterator<Item = (ProcessId, Duration)> {
         self.others.iter().filter_map(|other| Some((other.process, self.silence(other)?)))
     }

@@ -23,7 +23,7 @@ pub(in crate::commands) struct Served {
     pub(in crate::commands) skipped: u64,
     /// Remote writes, by step.
     pub(in crate::commands) writes: BTreeMap<String, u64>,
-    /// Number of writes without batching, by step.
+    /// Number of writes that there would be if no writes were batched, by step.
     pub(in crate::commands) items: BTreeMap<String, u64>,
     /// Number of refused inputs from peers.
     pub(in crate::commands) rejected: u64,
@@ -37,7 +37,7 @@ pub(in crate::commands) struct Memory {
     registered_limit: u64,
     most_queued: u64,
     queue_limit: u64,
-    /// All shared memory: registered memory, the fabric's queues, and pages.
+    /// All memory that the process shares or has registered, with the queues and control pages of the fabric.
     shared: u64,
 }
 

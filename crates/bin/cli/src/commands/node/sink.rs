@@ -17,8 +17,8 @@ const BATCH_BYTES: usize = 64 << 10;
 /// Number of idle rounds after which lines are printed. In every wait mode, a node has more idle rounds before it
 /// sleeps.
 const PRINT_AFTER: u32 = 16;
-/// Time after which lines for standard output are written at the end of a round. Lines of a history are written at the
-/// end of an idle round, and with events that must not be lost.
+/// Time after which lines for standard output are written at the end of any round, and lines of a history at the end of
+/// an idle one. An event that must not be lost is written at once, with all lines of the history before it.
 const WRITE_AFTER: Duration = Duration::from_millis(50);
 
 /// One line on standard output.
@@ -66,9 +66,9 @@ pub(super) struct Sink {
     deliveries: u64,
     /// Number of deliveries that are commands. Only these can be printed.
     commands: u64,
-    /// Number of deliveries that a restored state contains.
+    /// Number of deliveries that this process did not make, because a restored state contains them.
     skipped: u64,
-    /// `true` if the history already records the delivery after which this life begins.
+    /// `true` if the history already records the number of deliveries after which this life begins.
     begun: bool,
     idle: u32,
     failed: Option<Failure>,
@@ -118,8 +118,8 @@ impl Sink {
     pub(super) fn deliver(&mut self, delivered: &Delivered<'_>, command: Option<&[u8]>) {
         self.deliveries += 1;
         if !std::mem::replace(&mut self.begun, true) {
-            // No state was restored, because the member from which this process joined had made no delivery. An
-            // earlier life of this process may have made some, and this life repeats them.
+            // No state was restored: the group has just begun, or the member from which this process joined had made
+            // no delivery. An earlier life of this process may have made some, and this life repeats them.
             self.record(|recorder| recorder.recover(now_ns(), delivered.number - 1));
         }
         self.record(|recorder| recorder.deliver(now_ns(), delivered));
@@ -242,7 +242,7 @@ impl Sink {
 
     /// Flushes lines after each round, if that is due.
     pub(super) fn round(&mut self, worked: bool) {
-        // If processors are scarce, there may be work in every round.
+        // If processors are scarce, every round may have work, so printing must not wait for an idle one.
         if !self.lines.is_empty() && self.printed.elapsed() > WRITE_AFTER {
             self.print();
         }
@@ -282,7 +282,7 @@ pub(super) struct Deliveries {
     pub(super) commands: u64,
     /// Messages of clients' sessions, copies of commands, and others that are not commands.
     pub(super) of_sessions: u64,
-    /// Deliveries that a restored state contains.
+    /// Deliveries that the node did not make, because a restored state contains them.
     pub(super) skipped: u64,
 }
 

@@ -44,7 +44,7 @@ struct Peer {
     seen: bool,
 }
 
-/// A member that appeared or disappeared between two checks.
+/// A member that appeared, disappeared or changed its pid between two checks.
 struct Turn {
     process: ProcessId,
     here: bool,
@@ -565,8 +565,8 @@ impl Talk {
         Some((name, here, topology.size(group), topology.majority(group) as usize))
     }
 
-    /// Returns a clause that a majority of a group's members run again, if this member completes that majority. The
-    /// members may have no memory of the group.
+    /// Returns a clause about a majority of a group's members that run again, if this member completes that majority,
+    /// and an empty text otherwise. The members may have no memory of the group.
     fn again(&self, process: ProcessId) -> String {
         match self.strength(process) {
             Some((name, here, size, majority)) if here == majority => {

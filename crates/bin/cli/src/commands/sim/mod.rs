@@ -51,7 +51,7 @@ struct Planted {
     name: Option<&'static str>,
     /// Name of the profile of faults, if the command that reproduces a violation must name it.
     profile: Option<&'static str>,
-    /// The choice which runs have fan-out sets, if the seeds do not make it.
+    /// Value of `--sets`, which decides which runs have fan-out sets, or `None` if the seeds decide.
     sets: Option<&'static str>,
     /// Property that the mutant is known to break.
     breaks: Option<&'static str>,

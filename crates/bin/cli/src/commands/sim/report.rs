@@ -233,7 +233,7 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    /// Returns the result of a run without virtual time and without faults.
+    /// Returns a result without virtual time and without faults, to which the caller adds those of its protocol.
     pub(super) fn of(
         seed: u64,
         violated: Vec<&'static str>,

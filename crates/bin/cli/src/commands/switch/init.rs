@@ -11,7 +11,7 @@ use stentor_support::{Failure, Human, Output, Style, Verdict};
 use crate::args::SwitchInit;
 use crate::commands::config::write_example;
 
-/// Default port for requests of sets.
+/// Default port at which hosts ask the switch for sets.
 const PORT: u16 = 7300;
 
 #[derive(Serialize)]

@@ -44,7 +44,7 @@ pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure>
 #[serde(transparent)]
 struct Told(Shown);
 
-/// Returns names and numbers in one line.
+/// Returns the names whose numbers are not 0, with these numbers, in one line.
 pub(super) fn words(list: &BTreeMap<String, u64>) -> String {
     let some: Vec<_> = list.iter().filter(|(_, n)| **n > 0).map(|(name, n)| format!("{name} {n}")).collect();
     if some.is_empty() { "none".to_owned() } else { some.join(", ") }

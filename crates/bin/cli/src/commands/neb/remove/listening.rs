@@ -33,8 +33,8 @@ impl Listening {
         let Some(asked) = self.control.next() else { return false };
         let Question { fingerprint, ask } = &asked.question;
         let answer = if *fingerprint == self.fingerprint {
-            // Notices are dropped here. If a sender has broken the protocol, the next round reports that its stream
-            // has ended.
+            // Notices are dropped here, so a breach of the protocol that this request finds is not reported. The end of
+            // the sender's stream is reported once its removal is decided.
             Answer::of(node.ask(&ask.meant(), &mut |_| {}))
         } else {
             Question::refuse("it was started with another configuration".to_owned())

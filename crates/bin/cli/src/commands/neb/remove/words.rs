@@ -54,7 +54,7 @@ pub(super) enum Held {
 
 impl Asks for Question {
     type Answer = Answer;
-    // Enough for the values of a full window, in digits.
+    // Enough for the values of a full window as decimal numbers.
     const LONGEST: u64 = 256 << 20;
 
     fn refuse(why: String) -> Answer {
