@@ -169,7 +169,7 @@ fn device_is_measured_or_reported_missing() {
     }
 }
 
-/// Returns the document of a bench in which no bound is far above its row. With so few messages, other processes
+/// Returns the document of a bench in which no row is far better than its bound. With so few messages, other processes
 /// distort the result, so one of several attempts is enough.
 fn with_near_bounds(args: &[&str]) -> Value {
     let is_near = |row: &Value| row["ratio"].as_f64().is_none_or(|ratio| ratio > 0.5);

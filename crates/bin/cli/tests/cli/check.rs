@@ -299,7 +299,7 @@ fn truncated_last_line_is_left_out_and_reported() {
 
 const MEMBERS: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
 
-/// Starts the named members with histories of this start.
+/// Starts the named members. Returns their histories, whose names begin with `start`.
 fn begin(running: &mut Running, start: &str, members: &[&str]) -> Vec<String> {
     let file = |name: &&str| running.path(&format!("{start}.{name}.jsonl")).to_str().unwrap().to_owned();
     let files: Vec<String> = members.iter().map(file).collect();
@@ -309,7 +309,8 @@ fn begin(running: &mut Running, start: &str, members: &[&str]) -> Vec<String> {
     files
 }
 
-/// Multicasts a line, and waits until each member's history of a start has the deliveries of `lines` lines.
+/// Multicasts a line. Waits until all members' histories whose names begin with `history` have the deliveries of
+/// `lines` lines. Returns the history of the client.
 fn cast(running: &Running, line: &str, client: &str, (history, lines): (&str, usize)) -> String {
     // Each line is sent in a new session, whose opening and end are deliveries, too.
     let deliveries = 3 * lines;

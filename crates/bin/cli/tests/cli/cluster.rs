@@ -467,8 +467,8 @@ fn stopped_member_is_shown_as_silent() {
     assert_eq!(states.iter().filter(|state| state.as_str().is_some_and(says)).count(), 2, "{document}");
 }
 
-/// Every command that notices a stopped member reports that, and how to continue it. A restart would lose the member's
-/// memory.
+/// `cast`, `leader move` and `leader show` report a stopped member, and how to continue it. A restart would lose the
+/// member's memory.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn remedy_for_stopped_members_is_not_a_restart() {

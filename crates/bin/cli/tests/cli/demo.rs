@@ -37,8 +37,9 @@ fn every_property_is_judged_and_holds() {
     let share = document["messages_to_one_group"].as_f64().unwrap() / messages as f64;
     let items: f64 = document["items_by_step"].as_object().unwrap().values().map(|n| n.as_f64().unwrap()).sum();
     let expected = share * 9.0 + (1.0 - share) * 36.0;
-    // A member that waits for a process without a processor repeats acknowledgements, timestamps and vectors. If a
-    // leader is replaced for that reason, its successor repeats more. Otherwise bodies and assignments are sent once.
+    // A member that waits for a process that gets no processor repeats acknowledgements, timestamps and vectors. If a
+    // leader is replaced for that reason, its successor repeats more. If no leader is replaced, bodies and assignments
+    // are sent once.
     let again = if document["leader_changes"] == 0 { 1.3 } else { 1.5 };
     assert!(items > expected - 0.001 && items < expected * again, "{items} {share}: {document:#}");
     for (step, one, both) in [("body", 3.0, 6.0), ("assign", 2.0, 4.0)] {

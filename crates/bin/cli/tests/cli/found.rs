@@ -91,8 +91,8 @@ impl One {
         self.node.as_mut().unwrap().try_wait().unwrap().is_none()
     }
 
-    /// Checks that all commands find the member although this configuration and directory point elsewhere, and that
-    /// their output has `parts`.
+    /// Checks that `node`, `leader show` and `stop` find the member although this configuration and directory point
+    /// elsewhere, and that their output has `parts`.
     fn is_found(&mut self, config: &Path, directory: &str, parts: &[&str]) {
         let pid = self.node.as_ref().unwrap().id();
         let second = self.run(&["node", "--id", "g1.1"], config, directory);

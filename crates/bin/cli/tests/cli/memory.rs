@@ -10,7 +10,7 @@ use crate::support::{Ran, Scratch, ran, run, stentor};
 
 /// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Upper bound of a node's memory that is not planned. It is 17 to 19 MiB with the program of a debug build.
+/// Upper bound of a node's memory that is not planned. A debug build has 17 to 19 MiB of such memory.
 const BESIDE: u64 = 40 << 20;
 
 /// A node that is the only member of its group.
@@ -113,7 +113,8 @@ fn windows_of_absent_clients_are_not_touched() {
     );
 }
 
-/// The largest limits that the configuration accepts, which are more than any machine has.
+/// The largest limits that the configuration accepts. A member needs 2.1 TiB with them, more than the tests' machines
+/// have.
 const LARGEST: &str =
     "clients = 1024\nwindow = 65536\nmessage_bytes = 16777216\nbody_ring_kib = 1048576\nring_kib = 65536";
 

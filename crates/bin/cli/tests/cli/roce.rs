@@ -433,8 +433,8 @@ fn obstacle_to_a_start_is_named() {
     assert_eq!(good["notes"], serde_json::json!([]));
 }
 
-/// The host name of g1.3 cannot be resolved. The other members do not need it, because the member with the largest id
-/// dials. They report the name nevertheless, instead of only the member's absence.
+/// The host name of g1.3 cannot be resolved. The other members do not need it, because of two members the one with the
+/// larger id dials. They report the name nevertheless, instead of only the member's absence.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn unresolvable_host_name_is_reported_as_such() {

@@ -13,8 +13,8 @@ const NAMES: [&str; 6] = ["g1.1", "g1.2", "g1.3", "g2.1", "g2.2", "g2.3"];
 const LINES: usize = 400;
 /// Pause between two lines.
 const PACE: Duration = Duration::from_millis(10);
-/// The range begins with the line after which a process is stopped. It ends, many windows later, with the line after
-/// which `leader show` must report the process. The process is continued once it is reported.
+/// Range of lines. A process is stopped before the first one. From the line at the end, many windows later, `leader
+/// show` runs before each line until it reports the process. The process is then continued.
 const STOPPED: std::ops::Range<usize> = 50..300;
 
 /// Checks that both groups deliver all lines although a process is stopped, and that the histories pass the check.

@@ -1,4 +1,4 @@
-//! Runs every command under a limited resource: a matrix of limits × commands, one cell per line, in `matrix.txt`.
+//! Runs commands under a limited resource: a matrix of limits × commands, one cell per line, in `matrix.txt`.
 //!
 //! The step `operators` runs the cells that are marked `ci`. With `STENTOR_MATRIX=whole` all cells run (`cargo xtask
 //! nightly`). If the test runs as root, the commands of each cell run as a separate user. Each cell first shows that

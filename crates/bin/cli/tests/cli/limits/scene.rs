@@ -153,7 +153,7 @@ impl Scene {
         command
     }
 
-    /// Checks with other programs than the one under test that the limit is effective.
+    /// Checks without the program under test that the limit is effective.
     pub(super) fn bites(&self) -> Result<(), String> {
         let shell = |script: &str| {
             let output = self.within(Path::new("/bin/sh"), &["-c", script]).stdin(Stdio::null()).output().unwrap();

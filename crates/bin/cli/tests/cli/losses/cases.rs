@@ -9,8 +9,8 @@ use super::scene::{Scene, members};
 
 /// The times of a run without errors.
 pub(super) struct Found {
-    /// Time from the operator's reset, or from the end of the last process that remembers the group, until all groups
-    /// work.
+    /// Time until all groups work, from the operator's reset, from the end of the last process that remembers the
+    /// group, or from the last restart.
     pub(super) released: Duration,
     /// Time from the same moment until all messages in flight are settled.
     pub(super) settled: Duration,
@@ -169,7 +169,7 @@ fn a_silent_member(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &[1], false, what)
 }
 
-/// Only one process has any memory, and it is suspended while all others begin.
+/// Only one process has any memory, and it is suspended while all others start.
 fn one_is_left(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let left = format!("g2.{}", 1 + draw.below(3));

@@ -1,8 +1,8 @@
 //! Tests of groups that lose all their memory, with real processes.
 //!
 //! Each run has a seed, which selects the case, the fabric and the free choices of the case. The step `slow` runs a few
-//! seeds. `STENTOR_LOSSES=FIRST..END` selects others, as `cargo xtask nightly --only losses` does. Each run checks
-//! that:
+//! seeds. `STENTOR_LOSSES=FIRST..END` selects others, as `cargo xtask nightly --only losses` does. Each run checks, as
+//! far as its case has such groups, that:
 //!
 //! - a group that some process remembers does not begin, and its members report which process remembers it and the
 //!   remedy;

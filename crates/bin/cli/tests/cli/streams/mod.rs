@@ -1,6 +1,5 @@
-//! Tests of every command at every stage, with standard streams that are non-blocking, full or closed, or whose reader
-//! has ended, and with every signal that asks a command to end, once and twice. The file `matrix.txt` has the expected
-//! outcomes.
+//! Tests of commands at their stages, with standard streams that are non-blocking, full or closed, or whose reader has
+//! ended, and with one or several signals. The file `matrix.txt` has the expected outcomes.
 
 mod pipes;
 mod stage;

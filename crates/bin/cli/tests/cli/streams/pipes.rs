@@ -1,5 +1,5 @@
-//! Streams for a command: empty, full, or without a reader. The constructors check that a stream behaves as intended if
-//! it differs from an ordinary one.
+//! Streams for a command: empty, full, or without a reader. A constructor of an unusual stream checks that the stream
+//! behaves as intended.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
