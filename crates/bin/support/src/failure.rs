@@ -82,7 +82,7 @@ impl Failure {
         Failure::usage(what, path.display(), "name another file")
     }
 
-    /// Returns a log line about a history that failed, for a process that continues without recording it.
+    /// Returns a log line about a history that failed, for a process that continues without a history.
     pub fn while_going_on(&self) -> String {
         let Failure { what, place, remedy, .. } = self;
         format!(

@@ -1,4 +1,4 @@
-//! Code that the commands of Stentor share: streams, signals, failures, output, control sockets and captures.
+//! Code that the commands of Stentor share: arguments, streams, signals, failures, output, histories and captures.
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -215,7 +215,7 @@ fn document(value: &impl Serialize) -> String {
 }
 
 /// Prints to standard output. Returns the number of bytes that were not written, because nobody read them and this
-/// process was asked to end.
+/// process was asked to end. Returns 0 if the reader has closed the stream.
 pub fn print(text: &str) -> io::Result<usize> {
     flush_errors(ORDER);
     match write_until(text.as_bytes(), &is_asked_to_end) {

@@ -59,8 +59,8 @@ impl Need {
         Need { files: OWN + others + client * clients, least: BARE + others, whom }
     }
 
-    /// Refuses to start a member if even the hard limit is too low. Such a member would run, but some of the other
-    /// members or control commands might not reach it.
+    /// Refuses to start a process if even the hard limit is too low. Such a process would run, but some of the others
+    /// or control commands might not reach it.
     pub fn refuse(&self, place: impl Display) -> Result<(), Failure> {
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         if most >= self.least {

@@ -116,7 +116,8 @@ pub fn read_history(path: &Path) -> Result<(Reader<BufReader<File>>, Cluster), F
     Ok(Reader::open(path.display().to_string(), BufReader::with_capacity(READ_BYTES, file))?)
 }
 
-/// Returns the failure of a process that can no longer write its history, for use after the final event was written.
+/// Returns the failure of a process that can no longer write its history. The caller has tried to write the final event
+/// before.
 pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
     let Failure { remedy, .. } = Failure::cannot_write(path, error);
     let what = format_args!("cannot write the history: {error}; it ends before this point, with a whole line");

@@ -37,8 +37,8 @@ impl Busy for SwitchError {
     }
 }
 
-/// Calls `start` until it succeeds. Retries for some seconds while the port or the seat is in use. Calls `say` at most
-/// once, with a description of the port or seat.
+/// Calls `start`, and calls it again for some seconds while the port or the seat is in use. Calls `say` at most once,
+/// with a description of the port or seat.
 pub fn patiently<T, E: Busy>(start: impl FnMut() -> Result<T, E>, say: impl FnMut(&str)) -> Result<T, E> {
     stentor::runtime::patiently(start, E::busy, say)
 }

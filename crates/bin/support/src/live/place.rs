@@ -12,7 +12,7 @@ use stentor_fabric::ProcessId;
 use super::{MEND_NAME, Missed, Refusals, Waiting, missed, unstarted, whereabouts};
 use crate::Failure;
 
-/// A client that has joined: a majority of each of its groups counts for flow control.
+/// A client that has joined, and may multicast: a majority of each of its groups has been counted in for flow control.
 pub struct Joined<F: FabricDiagnostics> {
     /// The client.
     pub client: Client<F>,
@@ -84,7 +84,8 @@ impl<F: FabricDiagnostics, N: FnMut(&str)> JoinWatch<F> for Watch<'_, '_, F, N> 
 }
 
 impl<'a, F: FabricDiagnostics> Joining<'a, F> {
-    /// Joins all groups of a cluster whose processes this program has started. The processes meet in `meet`.
+    /// Returns the parameters of a client that waits for all groups of a cluster whose processes this program has
+    /// started. The processes meet in `meet`.
     pub fn to_all(
         plan: &'a ClusterRuntime,
         config: &'a Path,

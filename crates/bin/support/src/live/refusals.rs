@@ -40,7 +40,7 @@ pub struct Refusals {
     foreign: BTreeMap<ProcessId, Foreign>,
     /// Time of the first refusal in `foreign`.
     since: Option<Instant>,
-    /// Reports that are made only if the process does not end with an error that contains them.
+    /// Reports that are held back, because the process may end with an error that contains them.
     kept_back: Vec<String>,
     /// `true` if reports are no longer held back, because a peer has accepted this process, or because the refusals
     /// were not enough to end it.

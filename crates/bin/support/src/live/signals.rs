@@ -86,8 +86,8 @@ impl Watch {
     }
 }
 
-/// Starts the signal handling of this process: SIGHUP is reported, and SIGUSR1 and SIGUSR2 do not end the process.
-/// Signals that were ignored when this process began, for example by `nohup`, stay ignored.
+/// Starts the signal handling of this process: SIGHUP is reported, and SIGUSR1 and SIGUSR2 do not end the process. If
+/// one of these three was ignored when this process began, for example by `nohup`, it stays ignored.
 pub fn watch_signals() {
     // If the thread cannot be started, signals keep their default actions, and `Interrupt::catch` returns the error.
     if WATCH.set(Watch::start()).is_err() {
@@ -196,7 +196,8 @@ pub fn is_asked_to_end() -> bool {
 pub struct Interrupt(Arc<Asked>);
 
 impl Interrupt {
-    /// Catches the signals. After this call they do not end the process, which must poll for them.
+    /// Catches the signals. After this call, the first two do not end the process at once. The process must poll for
+    /// them.
     pub fn catch() -> Result<Self, Failure> {
         let watch = match WATCH.get() {
             Some(Ok(watch)) => watch,
