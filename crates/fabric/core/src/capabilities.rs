@@ -60,8 +60,8 @@ pub struct CapabilityMask {
 }
 
 impl CapabilityMask {
-    /// Hides the capabilities that EFA lacks. If `tags` is `false`, also hides tagged messages, which the provider
-    /// `efa-direct` lacks.
+    /// Returns the mask that hides the capabilities that EFA lacks. If `tags` is `false`, it also hides tagged
+    /// messages, which the provider `efa-direct` lacks.
     #[must_use]
     pub fn efa(tags: bool) -> CapabilityMask {
         CapabilityMask { ordered_writes: true, tagged: !tags }

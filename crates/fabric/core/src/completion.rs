@@ -117,8 +117,9 @@ pub enum Event {
         /// The process at the other end.
         peer: ProcessId,
     },
-    /// A revocation took effect. No request that the peer posts after this event lands in the memory that the owner
-    /// reads. Everything that had completed at the peer before is in [`Fabric::memory`](crate::Fabric::memory).
+    /// A revocation took effect. After this event, no request under the revoked grant lands in the memory that the
+    /// owner reads, whenever the peer posted it. Everything that had completed at the peer before is in
+    /// [`Fabric::memory`](crate::Fabric::memory).
     Revoked {
         /// The region.
         region: RegionId,

@@ -249,7 +249,7 @@ pub trait Fabric {
 
     /// Returns a file descriptor for callers with an event loop. The descriptor becomes readable when a write lands or
     /// a request completes after [`arm`](Fabric::arm), or when a [`waker`](Fabric::waker) is used. Returns `None` if
-    /// the fabric has none (`sim`).
+    /// the fabric has none, for example on `sim` and on providers of libfabric without descriptors.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Returns a handle with which other threads of this process end a sleep. The other thread stores its work, then

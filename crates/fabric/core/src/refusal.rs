@@ -9,8 +9,8 @@ use crate::ids::ProcessId;
 pub struct Refusal {
     /// The process at the other end, if known.
     pub peer: Option<ProcessId>,
-    /// Address of the other end. `None` on fabrics without addresses. The reason then names the ends itself, unless
-    /// `other` equals `peer`.
+    /// Address of the other end, or `None` on fabrics without addresses. Without an address, the reason itself names
+    /// the ends, unless `other` equals `peer`.
     pub at: Option<SocketAddr>,
     /// `true` if the other end uses the address of `peer` or has proved its identity. `false` if it only claims to be
     /// `peer`.

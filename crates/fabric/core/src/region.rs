@@ -18,9 +18,9 @@ pub enum Access {
 pub struct RegionSpec {
     /// Purpose of the region. (owner, writer, purpose) is unique.
     pub purpose: Purpose,
-    /// The one peer that the region is for (rule 6), and the only one that may ever write it. The owner itself for
-    /// memory that no peer writes, such as staging. Further peers may be granted [`Access::Read`] where the fabric has
-    /// [`many_readers`](crate::Capabilities::many_readers).
+    /// The one peer that the region is for (rule 6), and the only one that may ever write it. For memory that no peer
+    /// writes, such as staging, `writer` is the owner itself. Further peers may be granted [`Access::Read`] where the
+    /// fabric has [`many_readers`](crate::Capabilities::many_readers).
     pub writer: ProcessId,
     /// Size in bytes: a non-zero multiple of 64.
     pub bytes: u64,
@@ -51,7 +51,8 @@ pub struct RemoteSpan {
 /// The reliability of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QpKind {
-    /// Reliable connection: every request is delivered once and in order, or the queue pair breaks.
+    /// Reliable connection: every request is delivered once, or the queue pair breaks. Writes take effect in posting
+    /// order, except on fabrics without [`ordered_writes`](crate::Capabilities::ordered_writes).
     Reliable,
     /// Unreliable connection: SEND and WRITE only, and losses are not reported.
     Unreliable,

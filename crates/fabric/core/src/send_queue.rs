@@ -80,8 +80,7 @@ impl SendQueue {
         }
     }
 
-    /// Returns the number of the last request before which, itself included, all requests are certainly done. Their
-    /// sources may be reused.
+    /// Returns the highest number up to which all requests are certainly done. Their sources may be reused.
     #[inline]
     #[must_use]
     pub fn done(&self) -> u64 {

@@ -26,8 +26,8 @@ impl Geometry {
         assert!(offset.is_multiple_of(LINE as u64), "a ring begins at a cache line, not at {offset}");
         assert!(u32::try_from(max_payload).is_ok(), "records of {max_payload} bytes do not fit a 32-bit length");
         let record = record_cells(max_payload) as u64;
-        // With room for at least two of the longest records, a reader may delay its credit until a part of the ring is
-        // freed, and the missing credit does not block the writer of such a record.
+        // The ring has room for at least two of the longest records. A reader may therefore delay its credit until it
+        // has freed a part of the ring: the missing credit does not keep the writer from writing such a record.
         Geometry { offset, cells: cells.max(2 * record), tail: record - 1, max_payload }
     }
 
