@@ -86,8 +86,8 @@ pub(super) fn receives_are_bounded<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     called("post_recv into the free slot", bed.at(B).post_recv(link.b, NOTHING, 508))
 }
 
-/// Sends more notifications than receives are posted. Each notification waits for a receive, in order, and none is
-/// lost.
+/// Sends more notifications than receives are posted. Each notification waits for a receive, and none is lost. If the
+/// fabric orders writes, the notifications arrive in order.
 pub(super) fn late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = setup(bed)?;
     let (count, mut posted, mut got, mut done) = (28, 2, Vec::new(), Vec::new());

@@ -165,7 +165,8 @@ pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>)
     bed.eventually("what was posted after the reset", |bed| bed.words(B, region)[8..14] == [1, 2, 3, 4, 5, 6])
 }
 
-/// Requests that no `flush` has passed to the network fail when the connection ends.
+/// Requests that no `flush` has passed to the network fail when the connection ends, unless the fabric has executed
+/// them before.
 pub(super) fn nothing_is_left_of_a_connection_that_ends<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, depth) = (bed.region(B, A, 1, 64, Some(Access::Write))?, 8);
     let link = merging(bed, depth)?;

@@ -161,7 +161,8 @@ pub(super) fn copies_to_whom_it_says<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let trio = setup(bed)?;
     let mut expected = [vec![0; WORDS], vec![0; WORDS]];
     for n in 1..=60_u64 {
-        // The list of targets and their offsets change from write to write, then stay the same for a while.
+        // At first the list of targets changes with every write. Later it stays the same, and only the distance between
+        // the offsets changes, with every fourth write.
         let (whom, word) = (if n < 30 { n % 3 + 1 } else { 3 }, (n as usize * 7) % (WORDS - 8));
         let places = [word, if n % 4 == 0 { word + 5 } else { word }];
         let values = [n << 8, n << 8 | 1, n << 8 | 2];

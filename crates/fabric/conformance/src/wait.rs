@@ -84,7 +84,8 @@ fn rests<T: Testbed>(bed: &mut Bed<T>, mut before: impl FnMut(), what: &str) -> 
     Err(Stop::Fail(format!("20 waits {what} were all notified")))
 }
 
-/// Sleeps repeatedly while another thread stores a number and calls `wake`: each number is seen within milliseconds.
+/// Sleeps repeatedly while another thread stores a number and calls `wake`: each number is seen within 2 s, and the one
+/// seen fastest within 20 ms.
 pub(super) fn ended_by_another_thread<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     const WAKES: u64 = 10;
     bed.link(16, 4)?;

@@ -23,8 +23,8 @@ pub struct Faults {
     /// Maximum length of inline data in bytes, at most that of the fabric. 0 forces all data into registered memory.
     pub inline_bytes: u32,
     /// `true` if every request completes and occupies a slot of the completion queue, whether it is signalled or not.
-    /// Polling reports only the signalled ones, each after all unsignalled ones before it have been removed from the
-    /// queue.
+    /// Polling reports all failures. It reports the successes of signalled requests only, each after all unsignalled
+    /// requests before it on its queue pair have been removed from the queue.
     ///
     /// A process with more outstanding requests and receives than `max_completions` has overrun the queue, as if all
     /// had completed at once. Everything then fails with

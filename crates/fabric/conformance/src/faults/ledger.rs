@@ -1,5 +1,5 @@
 //! The ledger of outstanding requests with [`all_complete`](super::Faults::all_complete), where every request completes
-//! but only signalled ones are reported.
+//! but the success of an unsignalled one is not reported.
 
 use stentor_fabric::{Opcode, QpId};
 
@@ -68,8 +68,8 @@ impl Ledger {
         }
     }
 
-    /// Returns whether an earlier unsignalled request on the queue pair has a completion that is still in the queue.
-    /// Reporting the success of request `number` would then claim that the earlier request is done.
+    /// Returns whether the completion of an earlier unsignalled request on the queue pair has not been removed from the
+    /// queue yet. Reporting the success of request `number` would then claim that the earlier request is done.
     pub(super) fn is_held_up(&self, qp: QpId, number: u64) -> bool {
         let before = self.posted.iter().take(number.saturating_sub(self.first) as usize).flatten();
         before.filter(|one| one.qp == qp && !one.signalled).any(|one| !one.taken)

@@ -41,8 +41,8 @@ impl Held {
     }
 }
 
-/// A queue pair: its depth, the number of requests at the inner fabric, and the peer. If `all_complete` is set, also
-/// the number of the first unsignalled request that failed.
+/// A queue pair: its depth, the number of signalled requests at the inner fabric, and the peer. If `all_complete` is
+/// set, all requests are signalled there, and `failed` is the number of the first unsignalled request that failed.
 struct Queue {
     qp: QpId,
     depth: u32,
@@ -62,7 +62,7 @@ enum What {
 /// The contract permits all of them under the capabilities that the wrapper reports. For example, it does not promise
 /// that completions come in the order of posting.
 ///
-/// Only tests use the wrapper, because it allocates.
+/// Only tests and simulations use the wrapper, because it allocates.
 pub struct FaultInjector<F> {
     inner: F,
     faults: Faults,
