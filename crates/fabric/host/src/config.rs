@@ -85,9 +85,9 @@ pub(crate) fn is_usual(directory: &Path) -> bool {
     directory == default_directory() || directory == common_directory()
 }
 
-/// Returns an absolute path for `path`. If the path contains `..`, the part of it that exists is returned without `..`
-/// and symbolic links. A path that kept the `..` would contain the working directory, too, and socket paths have a
-/// limited length.
+/// Returns an absolute path for `path`. If the path contains `..`, the part of it that exists is resolved, so that it
+/// has neither `..` nor symbolic links. A path that kept the `..` would contain the working directory, too, and socket
+/// paths have a limited length.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
