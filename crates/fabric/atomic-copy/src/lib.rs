@@ -164,8 +164,8 @@ mod tests {
         (0..count).map(|_| Word::new(value)).collect()
     }
 
-    /// Checks short and long copies at every distance of source and destination, modulo the distance at which the two
-    /// code paths alternate. Miri has only one of the paths.
+    /// Checks short and long copies at every distance of source and destination modulo 4096, which selects one of the
+    /// two code paths. Miri has only one of the paths.
     #[test]
     fn every_word_is_copied_and_no_other_changes() {
         let bytes: Vec<u8> = (0..3 * 4096_u32).map(|n| (n * 7 / 8) as u8 ^ n as u8).collect();
