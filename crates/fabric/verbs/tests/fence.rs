@@ -213,7 +213,7 @@ fn within(what: &str, mut took: Vec<Duration>, budget: Duration) {
 }
 
 /// Another way to fence a writer is to break its queue pair. This test measures the time until both ends have
-/// reconnected.
+/// reconnected and written.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
 fn reset_and_reconnect_stay_within_the_budget() {

@@ -16,7 +16,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_conformance::{Testbed, suite};
 use stentor_fabric_roce::{NetConfig, RoceConfig};
 
-/// Address of the first user-space process. Further ones have the following addresses.
+/// Base of the user-space processes' addresses. Process n has this address plus n.
 const FAR: [u8; 4] = [10, 0, 0, 65];
 
 /// Fabric of a process.

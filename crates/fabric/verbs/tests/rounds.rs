@@ -17,8 +17,8 @@ use processes::addresses;
 use stentor_fabric::{Access, Fabric, QpState};
 use survivor::{End, PATIENCE, PEER, SURVIVOR};
 
-/// Number of lives of the peer; the survivor has only one life. In each life, the ends connect, and reconnect after
-/// each break.
+/// Number of lives of the peer that are measured, after a first one; the survivor has only one life. In each life, the
+/// ends connect, and reconnect after each break.
 const LIVES: usize = 60;
 /// Number of breaks of each kind in a life.
 const TIMES: usize = 4;
@@ -226,7 +226,8 @@ fn peers_killed_in_every_state_leave_no_objects_behind() {
             if told.is_none() && reached.load(Ordering::SeqCst) {
                 told = Some(Instant::now());
             }
-            // The other processes are killed some time later, in the middle of their repeated operation.
+            // The other peers are killed some time after they have reached their state, so that the kill interrupts
+            // their repeated operation.
             let later = Duration::from_millis(round as u64 * 5 % 23);
             if if any { since.elapsed() >= at } else { told.is_some_and(|told| told.elapsed() >= later) } {
                 break;

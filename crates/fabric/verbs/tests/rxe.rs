@@ -188,7 +188,7 @@ fn faults_that_valgrind_must_report() {
     let planted = std::env::var("STENTOR_PLANTED").unwrap_or_default();
     let words = vec![7_u64; std::hint::black_box(4)];
     if planted == "overrun" {
-        // SAFETY: deliberately not given. The call reads the word after the last one, so that valgrind reports it. The
+        // SAFETY: deliberately violated. The call reads the word after the last one, so that valgrind reports it. The
         // value is not used.
         std::hint::black_box(unsafe { words.as_ptr().add(words.len()).read_volatile() });
     }

@@ -1,4 +1,4 @@
-//! Starts the processes of the tests, all on one device.
+//! Addresses and start of the processes of the tests.
 #![allow(dead_code, unreachable_pub, reason = "each test uses only a part of this module")]
 
 use std::net::{IpAddr, SocketAddr};
