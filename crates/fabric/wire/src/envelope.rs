@@ -49,8 +49,8 @@ pub enum IpRepr {
 }
 
 impl IpRepr {
-    /// Returns the header that Linux sends from an unconnected UDP socket with path MTU discovery: "do not fragment",
-    /// identification 0, 64 hops.
+    /// Returns the header that Linux sends over IPv4 from an unconnected UDP socket with path MTU discovery ("do not
+    /// fragment", identification 0, 64 hops), or its counterpart for IPv6, with flow label 0.
     ///
     /// # Errors
     /// [`Error::IpVersion`] with the family of the destination, if the two addresses have different families.

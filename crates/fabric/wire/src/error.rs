@@ -5,7 +5,7 @@ use core::fmt;
 /// The reason why bytes are not a RoCEv2 packet, or why a packet does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Error {
-    /// There are fewer bytes than the headers announce, or than any packet has.
+    /// There are fewer bytes than the headers announce, or than the shortest packet has.
     Truncated {
         /// Number of bytes present.
         have: usize,
@@ -16,7 +16,7 @@ pub enum Error {
     UnknownOpcode(u8),
     /// The version of the transport header is not 0.
     TransportVersion(u8),
-    /// The IP version is neither 4 nor 6, or the family of an address does not fit.
+    /// The IP version is neither 4 nor 6, or source and destination addresses have different families.
     IpVersion(u8),
     /// The IPv4 header does not have 20 bytes: RoCEv2 allows no options.
     IpOptions,

@@ -17,7 +17,7 @@ use crate::{Envelope, IpRepr};
 const POLYNOMIAL: u32 = 0xedb8_8320;
 /// Maximum length of the masked headers (IPv6, UDP, BTH), in bytes.
 const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
-/// Number of bytes of ones in front.
+/// Length of the leading ones (the fake local route header), in bytes.
 const ONES: usize = 8;
 /// Offset of the byte with FECN and BECN in a BTH.
 const CONGESTION: usize = 4;
@@ -135,7 +135,7 @@ const fn times(mut a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// The remainder of a byte that leaves the register, by the number of bytes that leave after it.
+/// `BYTES[n][byte]` is the remainder of `byte` after the register has been shifted by n + 1 bytes.
 const BYTES: [[u32; 256]; 4] = {
     let mut table = [[0; 256]; 4];
     let mut byte = 0;
@@ -281,7 +281,8 @@ pub fn solve_ip_id(envelope: &Envelope, transport: &[u8], icrc: u32) -> Option<u
     let id_at = 4;
     let behind = 20 + 8 + transport.len().checked_sub(crate::ICRC_BYTES)? - id_at;
     let difference = Shift::back(behind).apply(whole(envelope, transport) ^ icrc);
-    // Two bytes of input enter the low half of the register and are shifted through by x^16.
+    // The two bytes of the identification enter the low half of the register, before a shift by x^16. `behind` includes
+    // that shift, so a difference of the identification alone is below 2^16.
     (difference >> 16 == 0).then(|| ip.id ^ (difference as u16).swap_bytes())
 }
 
@@ -314,12 +315,12 @@ impl RunIds {
     /// Computes the differences for packets of `transport_bytes` from the BTH to the ICRC, both included.
     #[must_use]
     pub const fn new(transport_bytes: usize) -> RunIds {
-        // Distance from the end of the identification to the end of the covered bytes.
+        // Distance from the beginning of the identification to the end of the covered bytes.
         let behind = Shift::by((20 - 4 + 8 + transport_bytes).saturating_sub(crate::ICRC_BYTES));
         let mut differences = [0; RunIds::MOST];
         let mut id = 1;
         while id < RunIds::MOST {
-            // The identification as it enters a register of 0, first byte lowest.
+            // An input enters the register with its first byte lowest, and the identification is big endian.
             differences[id] = behind.apply((id as u32) << 8);
             id += 1;
         }

@@ -127,7 +127,7 @@ impl NakCode {
 /// The syndrome of an AETH. One byte on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// All requests up to this PSN are acknowledged.
+    /// All requests up to the packet's PSN are acknowledged.
     Ack(Credits),
     /// No receive is posted: the requester waits, then retransmits.
     RnrNak(RnrTimer),
