@@ -495,9 +495,10 @@ impl Connection {
         self.advance();
     }
 
-    /// Aborts the connection if it is open, and informs the peer if this end has sent its hello or received the peer's.
-    /// The connection is over once no operation is outstanding and the notice to the peer is sent. The notice waits for
-    /// the peer's hello; it is dropped if the queue pair breaks or no control message may be sent.
+    /// Aborts the connection if it is open. If this end has sent its hello or received the peer's, it owes the peer a
+    /// notice, which it can send only after the peer's hello has arrived. The connection is over once no operation is
+    /// outstanding and the notice is sent. The notice is dropped if the queue pair breaks or no control message may be
+    /// sent.
     pub fn abort(&mut self) {
         self.fail(Operation::Close, Cause::Aborted);
         self.advance();
@@ -594,8 +595,8 @@ impl Connection {
             }
         }
         if self.phase == Phase::Open && self.ending.said_last {
-            // The peer's last message holds the number of its control messages. Once all have arrived, nothing is in
-            // flight in either direction.
+            // The peer's last control message holds the total number of its control messages. Once all have arrived,
+            // nothing is in flight in either direction.
             let last = self.ending.peer_last == Some(self.controls.arrived());
             let idle = self.controls.is_idle() && self.lent.sends() == 0;
             if last && idle && self.inbound.is_read() {

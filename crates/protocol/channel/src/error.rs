@@ -1,4 +1,4 @@
-//! Failures of a connection: the operation, the peer and the cause (C5).
+//! Failures of a connection: the operation, the peer and the cause (property C5 in `docs/channel.md`).
 
 use std::time::Duration;
 
@@ -177,7 +177,7 @@ pub enum WriteError {
     /// The connection is closed, closing or failed.
     #[error("the connection is closed")]
     Closed,
-    /// The message is not the one that was begun.
+    /// The message has another length than the one that was begun.
     #[error("the message has {given} bytes, but one of {begun} bytes was begun; hand over all of that one first")]
     OtherLength {
         /// Length with which the message was begun, in bytes.

@@ -62,16 +62,16 @@ pub(crate) struct Inbound {
     /// Number of receives ever posted for lengths and for pieces.
     posted: [u64; 2],
     /// Number of messages of one piece without a length that were read. Each consumed a credit for a length but no
-    /// receive, so the credit is granted again.
+    /// receive for one, so the credit is granted again.
     alone: u64,
-    /// Lengths that arrived before earlier ones, by number modulo the size of `lengths`.
+    /// Lengths that arrived before lengths with smaller numbers, by number modulo the size of `lengths`.
     lengths: Box<[Option<Message>]>,
     /// Number of lengths that may arrive out of order. A length is valid if its number is at least `next_length` and
     /// less than `next_length + window`. At most the size of `lengths`.
     window: u64,
     /// Number of the next length. With [`Scheme::LengthPayload`], a length has the number of its message's first piece.
     next_length: u64,
-    /// Number of lengths and pieces that arrived.
+    /// Number of lengths and pieces that arrived. A message of one piece without a length counts as both.
     arrived: [u64; 2],
     /// Messages whose lengths and whose predecessors' lengths are known, in order. The first one is being read.
     messages: VecDeque<Message>,
@@ -81,7 +81,7 @@ pub(crate) struct Inbound {
     offset: u64,
     /// Number of pieces that were read.
     read: u64,
-    /// Number of pieces of all messages whose lengths are known.
+    /// Number of pieces of all messages that were ever added to `messages`.
     announced: u64,
     /// Number of receives for pieces that are posted ahead. A provider that matches tags in software scans all posted
     /// receives before it finds the one of a short message. With [`Scheme::Eager`] there are therefore none until a
@@ -495,8 +495,8 @@ mod tests {
         assert_eq!((inbound.posted[0], inbound.windows()), (32 + 16 + 1, [32, 4]));
     }
 
-    /// A peer that sends a length for a message of one piece lacked a receive for the piece, so this end doubles the
-    /// number of receives.
+    /// A peer that sends a length for a message of one piece may have lacked a receive for the piece, so this end
+    /// doubles the number of receives.
     #[test]
     fn peer_short_of_receives_gets_twice_as_many() {
         let config = Config { pieces: 13, piece_bytes: 64, eager_bytes: 8, ..Config::default() };

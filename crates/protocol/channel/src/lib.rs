@@ -33,7 +33,7 @@
 //! messages of the peer, or once it fails or is aborted ([`Cause`]). While it drains, it posts no receives, and no
 //! sends except the notice of a failure to the peer. It cancels its receives; only the receive for the peer's hello
 //! stays posted while the notice must wait for that hello. The end is not over before the fabric has completed every
-//! outstanding operation (C4).
+//! outstanding operation (C4; `docs/channel.md` defines the properties C1 to C5).
 //!
 //! 1. The fabric has at most one operation per direction, kind and slot ([`Op`]). A slot is written, or sent from,
 //!    again only after that operation has completed.

@@ -1,5 +1,5 @@
-//! Mutants of the channel, each with the property that it breaks, or `latency`. They are compiled in only with the
-//! feature `plants`.
+//! Mutants of the channel, each with the property that it breaks (C1 to C5 in `docs/channel.md`), or `latency`. They
+//! are compiled in only with the feature `plants`.
 
 pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;

@@ -35,7 +35,7 @@ pub(crate) struct Outbound {
     config: Config,
     /// Number of lengths and pieces that the peer has granted since the connection opened.
     granted: [u64; 2],
-    /// Number of lengths and pieces that were sent.
+    /// Number of lengths and pieces that were sent. A message of one piece without a length counts as both.
     sent: [u64; 2],
     /// Lengths and pieces whose sends have completed.
     flights: [Window; 2],
@@ -154,7 +154,7 @@ impl Outbound {
                 let inline = if config.is_inline(current.bytes) { current.bytes as u32 } else { 0 };
                 current.offset += u64::from(inline);
                 current.pieces = Some(config.pieces_of(current.bytes));
-                // A length and its payload have the same id in this scheme.
+                // With `LengthPayload`, a length and its payload have the same id.
                 let by_pieces = config.scheme == Scheme::LengthPayload;
                 let number = self.sent[if by_pieces { Kind::Payload } else { Kind::Length }.index()];
                 let sequence = length_sequence(&config, number, config.is_whole(current.bytes));

@@ -39,7 +39,7 @@ pub enum CallError {
     /// The connection failed.
     #[error(transparent)]
     Failed(#[from] ChannelError),
-    /// The message was not accepted.
+    /// The call was refused and had no effect.
     #[error(transparent)]
     Refused(#[from] WriteError),
 }
@@ -254,8 +254,8 @@ impl<F: Fabric> Channel<F> {
         state.pending(self.handle, Call::Read, context)
     }
 
-    /// Finishes writing. Returns ready once the connection is over, for which the peer must have finished, too, and all
-    /// its messages must have been read.
+    /// Finishes writing. Returns ready once the connection is over: the peer has finished, too, and all its messages
+    /// have been read, or the connection has failed. A message that is not handed over completely is an error.
     pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let mut state = self.state.borrow_mut();
         let end = state.end(self.handle);

@@ -61,9 +61,9 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Bit of a sequence with [`Scheme::Eager`](crate::Scheme::Eager). In a [`Kind::Length`], whose numbers have the
-    /// other 31 bits, it marks a message that is sent in place of its length. All bytes that arrive are then the
-    /// message. For a [`Kind::Payload`] see [`PIECE_BITS`](Tag::PIECE_BITS).
+    /// Bit of a sequence with [`Scheme::Eager`](crate::Scheme::Eager). In a [`Kind::Length`] it marks a message that is
+    /// sent in place of its length: all bytes that arrive are the message. The other 31 bits hold the number. For a
+    /// [`Kind::Payload`] see [`PIECE_BITS`](Tag::PIECE_BITS).
     pub const WHOLE: u32 = 1 << 31;
     /// Number of sequence bits of a [`Kind::Payload`] that number pieces with [`Scheme::Eager`](crate::Scheme::Eager).
     /// If [`WHOLE`](Tag::WHOLE) is set, the piece is a whole message without a length in front, and the 15 bits between

@@ -12,7 +12,7 @@ use crate::Scheme;
 /// The queue pair with one peer.
 ///
 /// # Invariants
-/// - Each area is free, withheld, or used by one open connection.
+/// - Each area is free, withheld, or used by one connection that is not over.
 /// - `sends` and `recvs` count operations that were posted since the queue pair was created or last reset and have not
 ///   completed.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Peer {
     pub(super) free: Vec<u16>,
     /// Areas that the peer may still write, until the queue pair is connected again.
     pub(super) withheld: Vec<u16>,
-    /// Index of each open connection, by number.
+    /// Index of each connection that is not over, by number.
     pub(super) numbers: BTreeMap<u32, u32>,
     /// Connection numbers that may still have messages in flight after a failure.
     pub(super) spent: BTreeSet<u32>,

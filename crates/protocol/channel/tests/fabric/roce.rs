@@ -74,8 +74,7 @@ fn missing_peer_times_out() {
     assert!(hub.block_on(WaitMode::ADAPTIVE, channel.close()).unwrap().is_err(), "the connection has drained");
 }
 
-/// A process crashes in the middle of the exchange. The other one fails within the fabric's timeout with an error that
-/// names it, and drains.
+/// A process crashes in the middle of the exchange. The other one fails with an error that names it, and drains.
 #[test]
 fn crash_of_the_peer_is_reported() {
     let meeting = Meeting::new("roce-gone");

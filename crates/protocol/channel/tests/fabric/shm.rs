@@ -118,7 +118,7 @@ fn end_that_has_met_its_peer_may_stop() {
         let mut opened = [false; 2];
         while !stops.has_met(handle) {
             opened[0] |= turn(&mut stops);
-            // The other end sends its hello at a different time in each round.
+            // The other end sends its hello at a different time in each of four successive rounds.
             for _ in 0..round % 4 {
                 opened[1] |= turn(&mut goes_on);
             }

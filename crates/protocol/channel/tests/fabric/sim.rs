@@ -118,7 +118,8 @@ fn messages_of_all_lengths_in_every_scheme() {
     }
 }
 
-/// Kills one process at an arbitrary time. The other process fails with an error that names the killed one, and drains.
+/// Kills one process at a time that depends on the seed. The other process fails with an error that names the killed
+/// one, and drains.
 #[test]
 fn a_peer_that_is_killed() {
     for scheme in Scheme::ALL {

@@ -154,7 +154,7 @@ impl Pair {
         Pair { merged: true, ..self }
     }
 
-    /// Checks that each message in flight has a matching receive that no other message uses.
+    /// Checks that each message in flight, except a hello, has a matching receive that no other message uses.
     fn check_receives(&mut self) {
         for which in 0..2 {
             let end = &self.ends[which];
@@ -418,7 +418,7 @@ impl Pair {
         }
     }
 
-    /// Returns a description of the unfinished work of a pair that has no further events, unless an end failed.
+    /// Returns a description of an end that failed or has unfinished work, in a pair that has no further events.
     pub(crate) fn unfinished(&self) -> Option<String> {
         for (which, end) in self.ends.iter().enumerate() {
             let (to_read, to_write) = (self.lengths[1 - which].len() as u64, self.lengths[which].len() as u64);

@@ -77,7 +77,7 @@ impl End {
         }
     }
 
-    /// Completes the receive that matches `tag`. If no such receive is posted, C3 is violated.
+    /// Completes the receive that matches `tag`. If no such receive is posted, property C3 is violated.
     fn take(&mut self, tag: Tag, what: What, dice: &mut Dice) -> Op {
         let op = match tag.kind {
             Kind::Payload => self.pieces.remove(&(tag.sequence & 0xffff)),
@@ -109,7 +109,8 @@ fn swap_controls(from: &mut End, to: &mut End, dice: &mut Dice) {
     to.sent.drain(..).for_each(|op| to.connection.completed(op, &Outcome::Sent));
 }
 
-/// Writes messages of these lengths from one end to the other, in random order. Returns the largest number in flight.
+/// Writes messages of these lengths from one end to the other. Arrivals and completions happen in random order. Returns
+/// the largest number of lengths and pieces in flight at a time.
 fn one_way(config: &Config, lengths: &[u64], dice: &mut Dice) -> usize {
     let (mut from, mut to) = (End::new(config, 1), End::new(config, 0));
     // Number and offset of the message part that each slot of the receiver holds.
