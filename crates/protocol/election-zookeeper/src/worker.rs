@@ -197,7 +197,7 @@ async fn goodbye(client: Client) {
     drop(client);
     let closed = async { while !matches!(state.changed().await, SessionState::Closed | SessionState::Expired) {} };
     let _ = timeout(GOODBYE, closed).await;
-    // Yields once, so that the client can send what it has written.
+    // Yield once, so that the client can send what it has written.
     sleep(Duration::ZERO).await;
 }
 

@@ -60,8 +60,8 @@ fn hang_up(stream: TcpStream) {
     drop(stream);
 }
 
-/// Grants a session as a real server does, and lets the candidate join the line behind another one. Each later reply
-/// reports success but has two bytes instead of about a hundred.
+/// Grants a session as a real server does, and lets the candidate join the line behind another one. The reply to any
+/// other request reports success, but its content has two bytes instead of about a hundred.
 fn liar(mut stream: TcpStream) {
     let mut length = [0; 4];
     let mut created: Option<String> = None;

@@ -61,7 +61,8 @@ fn leader_of_a_silent_server_resigns_before_the_client_times_out() {
     server.stop();
     let took = group.until("it resigns", |group| group.0[0].leader().is_none());
     println!("with a silent server a leader resigns after {took:?}, session {session:?}");
-    // The bound is the session timeout plus the delay of a busy machine. The client alone would take 1.7 times as long.
+    // The bound is the session timeout plus the delay of a busy machine. The client alone would take 1.7 session
+    // timeouts.
     assert!(took > session / 2 && took < session * 7 / 5, "{took:?}");
 }
 
