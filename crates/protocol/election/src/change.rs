@@ -9,8 +9,8 @@ use thiserror::Error;
 /// A change of leadership, as one process sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
-    /// No leader is known: at the start, or because the previous leader is doubted and no process has replaced it.
-    /// Decisions of the previous epoch stay valid, and nothing has to be undone.
+    /// No leader is known: at the start, or because the previous leader is doubted or has resigned and no process has
+    /// replaced it. Decisions of the previous epoch stay valid, and nothing has to be undone.
     Pending,
     /// A process leads. If it is the polling process itself, that process must now run phase 1 of Paxos with a ballot
     /// of at least this epoch. If it led already, it continues to lead, with a newer ballot.

@@ -6,7 +6,7 @@
 //! and so are seeds.
 //!
 //! **Safety never depends on an election.** An election may name two leaders at once, name a crashed one, or change its
-//! leader every millisecond ([`Flapping`] does). Ballots and majorities protect what is written under a ballot. A wrong
+//! leader every millisecond ([`Flapping`] can). Ballots and majorities protect what is written under a ballot. A wrong
 //! election costs only time.
 //!
 //! # Rules of every stream

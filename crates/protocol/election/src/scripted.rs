@@ -121,7 +121,7 @@ impl Election for Flapping {
             self.next = Duration::MAX;
             self.name(Some(leader));
         } else if self.next <= now {
-            // A stalled process gets one change, however many periods have passed.
+            // A stalled process draws once, however many periods have passed.
             self.next = now.saturating_add(self.period);
             let (roll, pick) = (self.random.below(8), self.random.word());
             let anybody = self.members[(pick % self.members.len() as u64) as usize];

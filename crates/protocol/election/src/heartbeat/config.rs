@@ -20,7 +20,7 @@ pub struct HeartbeatConfig {
     pub members: Vec<ProcessId>,
     /// Longest time between two rounds in which the owner polls, publishes and reads the others.
     pub interval: Duration,
-    /// Silence below which no process is suspected for its silence. At least four intervals.
+    /// Shortest silence for which a process may be suspected. At least four intervals.
     pub timeout_min: Duration,
     /// Silence above which a process is always suspected. A process that has just started also waits that long for the
     /// others before it continues without them, and a candidate has that long to claim leadership.

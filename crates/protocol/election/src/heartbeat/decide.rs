@@ -142,7 +142,7 @@ impl Heartbeat {
         self.config.members.iter().copied().filter(move |process| Some(*process) != void && self.fit(*process))
     }
 
-    /// Returns whether a member is willing to lead and publishes that it sees enough members to do so.
+    /// Returns whether a member is seen, is willing to lead, and publishes that it sees enough members to do so.
     pub(super) fn fit(&self, process: ProcessId) -> bool {
         if process == self.config.me {
             return self.would_lead() && self.reached() >= self.quorum();
@@ -175,8 +175,8 @@ impl Heartbeat {
     }
 
     /// Returns whether the claim names a leader that has resigned and is alive. It still has its ballot, so if it
-    /// reaches a majority again, nothing has to be recovered. A process that is not willing to lead does not qualify:
-    /// it pauses, or it has restarted without its memory.
+    /// reaches a majority again, nothing has to be recovered. Another process that is not willing to lead does not
+    /// qualify: it pauses, or it has restarted without its memory.
     fn may_return(&self) -> bool {
         let Some(claim) = self.claim.filter(|claim| claim.kind == Kind::Settled) else { return false };
         if mutant!(self.config.mutant, NoPrecedence) {

@@ -62,7 +62,8 @@ pub(crate) struct Detector {
     patience: u32,
     patient_since: u64,
     owed: u32,
-    /// `true` if the operating system reported the death of the process, and it has not been trusted since.
+    /// `true` if the operating system reported the death of the process within the longest timeout after its last beat,
+    /// and the process has neither restarted nor been trusted since.
     pub dead: bool,
     /// `true` if the process is suspected for its silence, so that its next beat proves the suspicion wrong.
     silent: bool,

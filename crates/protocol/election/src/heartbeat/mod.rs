@@ -21,8 +21,8 @@
 //!   for seconds therefore suspects no member when it resumes. It needs more than four polls to suspect one for its
 //!   silence, however the clock jumps.
 //! - **A broken connection is a hint.** It starts an election at once, without the timeout. After a wrong hint, the
-//!   next one must be confirmed by a few intervals of silence, at most 32. A wrong hint is forgiven after one or a few
-//!   timeouts. Hints are never ignored, and they do not lengthen the timeout.
+//!   next one must be confirmed by a few intervals of silence, at most 32. Each longest timeout forgives one wrong
+//!   hint. Hints are never ignored, and they do not lengthen the timeout.
 //!
 //! # Partial connectivity
 //! A READ needs a request and a response, so packet loss in one direction disables both, and then neither process reads

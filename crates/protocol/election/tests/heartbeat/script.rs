@@ -134,7 +134,7 @@ fn death_is_believed_after_wrong_reports() {
     }
 }
 
-/// No other member has to doubt the leader. A repeated or false report causes one change each time, and no more.
+/// No other member has to doubt the leader. A repeated report causes no further change.
 #[test]
 fn leader_reported_dead_is_replaced_at_once() {
     let mut one = One::new(1);

@@ -246,7 +246,7 @@ impl World {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns every change of all processes since a step.
+    /// Returns the changes of all processes in their present lives since a step.
     pub(crate) fn changes_since(&self, step: u64) -> Vec<(usize, u64, Change)> {
         let of = |n: usize| self.log(n).iter().filter(move |(at, _)| *at > step).map(move |(at, c)| (n, *at, *c));
         (0..self.nodes.len()).flat_map(of).collect()
