@@ -234,7 +234,7 @@ impl Link {
         }
         if !self.is_closed() {
             self.state = State::Down;
-            // The fabric refuses a reset only while it lacks a resource. The reset is retried until it succeeds.
+            // The fabric may refuse the reset, for example while it lacks a resource. `Links::check_down` retries it.
             let _ = fabric.reset(self.qp);
         }
         self.connection_id += 1;

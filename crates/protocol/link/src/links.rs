@@ -83,8 +83,7 @@ impl<L: DerefMut<Target = Link>> Links<L> {
         Some((link, number))
     }
 
-    /// Processes an event of the fabric. Returns `None` if it belongs to no link or concerns a connection that has
-    /// ended.
+    /// Processes an event of the fabric. Returns `None` if the event changes no link.
     pub fn happened<F: Fabric>(&mut self, fabric: &mut F, event: &Event) -> Option<LinkEvent> {
         match *event {
             Event::Connected { qp, .. } => {
