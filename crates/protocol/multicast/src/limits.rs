@@ -240,8 +240,7 @@ impl Limits {
         let body = self.body_ring(topology).bytes();
         let (control, stream) = (self.control_ring(topology), self.stream_ring(topology));
         let staged = record_cells(control.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
-        // The stream always has staging, because the leader sends the entries that a reconnecting follower missed from
-        // there.
+        // The stream always has staging: from there the leader sends the entries that a reconnecting follower missed.
         let pulses = if followers > 0 { group_size as u64 * LINE as u64 } else { 0 };
         let staging = stream.bytes() + if staged { others * control.bytes() } else { 0 };
         let longest = self.body_ring(topology).max_payload().next_multiple_of(WORD) as u64;
@@ -262,7 +261,7 @@ impl Limits {
         }
     }
 
-    /// Returns the bytes that a member allocates for each slot of each client's window.
+    /// Returns the number of bytes that a member allocates for each slot of a window.
     ///
     /// These bytes hold the state of the slot's message, its entry in the order, and the location of its body. The
     /// operating system provides the memory when the slot is first used.
@@ -306,11 +305,11 @@ impl Limits {
 
     /// Returns the largest number of bytes that can wait in outboxes.
     ///
-    /// An item can wait only if the reader has not freed the item's message, or if the writer has not freed it because
-    /// an acknowledgement is late. These messages are at most two windows per client id. For each message, a member
-    /// writes at most two items to another one: a timestamp or assignment, and a vector or acknowledgement. In V1 it
-    /// writes one timestamp per group and the acknowledgement. A timestamp takes at most five words. A vector or
-    /// acknowledgement takes three words and one more per group.
+    /// An item about a message can wait only if the reader has not freed the message, or if the writer has not freed it
+    /// because an acknowledgement is late. These messages are at most two windows per client id. In V2, a member writes
+    /// at most two items about a message to another member: a timestamp or assignment, and a vector or acknowledgement.
+    /// In V1 it writes one timestamp per group and the acknowledgement. A timestamp takes at most five words. A vector
+    /// or acknowledgement takes three words and one more per group.
     fn queue_bytes(&self, topology: &Topology, outboxes: u64) -> u64 {
         let messages = 2 * self.places(topology);
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
