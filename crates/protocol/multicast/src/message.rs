@@ -166,7 +166,7 @@ impl<'a> Header<'a> {
         words.get(1).is_some_and(|sizes| sizes & ENVELOPE != 0)
     }
 
-    /// Reads the header from a record whose payload has `bytes` bytes.
+    /// Reads the header from a record of `bytes` bytes.
     ///
     /// # Errors
     /// See [`MessageError`].

@@ -25,7 +25,7 @@ mutants! {
     ReadIgnoresVectors, "read-ignores-vectors", "reads";
     /// A leader answers a read without regard to the time that the read must follow.
     ReadIgnoresTime, "read-ignores-time", "reads";
-    /// A leader also holds back messages beyond a client's share that precede a message to several groups.
+    /// A leader holds back messages beyond a client's share even if a held message to several groups follows them.
     ShareOfAll, "share-of-all", "M9";
     /// Messages are ordered by time alone, and ties by local arrival.
     TiesByArrival, "ties-by-arrival", "M5";
@@ -118,7 +118,7 @@ mutants! {
     AppliedAgain, "applied-again", "M1";
     /// A receiver accepts pieces of any transfer.
     PiecesMixed, "pieces-mixed", "state";
-    /// A state is passed to the state machine although the application has made fewer deliveries.
+    /// A member adopts a state that counts more deliveries than its application has made.
     StateAheadOfApplication, "state-ahead-of-application", "M2";
     /// An application adopts a state although the application has made deliveries of another history of the group.
     AheadOfAnotherHistory, "ahead-of-another-history", "M2";

@@ -334,7 +334,7 @@ impl PeerMessage {
         }
     }
 
-    /// Returns the client id that the message names, for kinds that no member sends about a [time
+    /// Returns the client id that the message names, if messages of its kind are never about a [time
     /// entry](crate::Replica::order_time).
     ///
     /// Messages of these kinds are about bodies, client processes, or messages that cannot be delivered.

@@ -308,12 +308,13 @@ impl PhysicalClock {
         self.running = self.running.map(|running| Running { since: self.now, time, rate, ..running });
     }
 
-    /// Runs the physical time of a group that this process leads, or waits until enough clocks are known.
+    /// Runs the physical time of a group that this process leads, or may lead at any moment, or waits until enough
+    /// clocks are known.
     ///
     /// Three clocks are enough, or those of all members. After four times the bound, fewer are enough. `given` is the
     /// group's logical clock, which is at least the last assigned time. While it is below the time at which this run
-    /// started, the run starts anew. `recovers` is `true` when the process begins to lead; its time then continues at
-    /// `given` if that is later.
+    /// started, the run starts anew. `recovers` is `true` unless the process leads and led before; the time then
+    /// continues at `given` if that is later.
     pub fn follow(&mut self, given: u64, recovers: bool) {
         let waits = *self.waits.get_or_insert(self.now);
         let recovers = recovers | self.owes;
@@ -337,7 +338,7 @@ impl PhysicalClock {
         }
     }
 
-    /// Stops the time, because this process does not lead any more.
+    /// Stops the time, because this process neither leads nor may lead at any moment.
     pub fn stop(&mut self) {
         (self.running, self.waits, self.owes) = (None, None, false);
     }

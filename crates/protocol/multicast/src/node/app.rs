@@ -21,7 +21,7 @@ pub struct Delivered<'a> {
     pub timestamp: Timestamp,
     /// Number of this delivery in the group's history, from 1. It is the same at every member of the group.
     pub number: u64,
-    /// This group's ballot in which the message was decided, or in which it was already known to be decided.
+    /// This group's ballot that was installed at this member when it delivered the message.
     pub ballot: Ballot,
     /// The incarnation in which the history of the delivery began: the last one that was founded or reset before the
     /// delivery. It is the same at every member of the group.

@@ -243,7 +243,8 @@ impl<F: Fabric> Client<F> {
         self.is_connected(to) && to.iter().all(counts)
     }
 
-    /// Returns whether the network now copies messages for these groups to all of their members.
+    /// Returns whether the network now copies messages for these groups to all of their members. Messages that do not
+    /// fit inline are never copied.
     #[must_use]
     pub fn is_copied(&self, to: &[GroupId]) -> bool {
         let Some(fanout) = self.fanout.as_ref().filter(|fanout| fanout.set.can_post()) else { return false };
@@ -370,8 +371,8 @@ impl<F: Fabric> Client<F> {
         all[self.topology.majority(group) as usize - 1]
     }
 
-    /// Returns the slot below which all slots are held or freed by a majority of the group, in one ballot that is
-    /// installed there.
+    /// Returns the slot below which all slots are free, or are held or freed by a majority of the group in one ballot
+    /// that is installed at that majority.
     fn held(&self, group: GroupId) -> u64 {
         let held = || self.rings[usize::from(group.0)].reports().map(|report| report.held);
         let in_ballot = |ballot| {
@@ -403,8 +404,8 @@ impl<F: Fabric> Client<F> {
         let told = !self.reset[usize::from(group.0)];
         for (member, target) in ring.targets.iter().enumerate() {
             let Some(report) = target.report else { continue };
-            // A freed slot that this process has not used was used by another process, and a message in it would be
-            // lost.
+            // A freed slot that this process has not used was used by another process. A message that this process puts
+            // into the slot would be lost.
             self.superseded |= told && report.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
                 self.sender.on_freed(group, member, report.freed);

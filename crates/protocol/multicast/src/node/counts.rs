@@ -20,7 +20,7 @@ pub enum Step {
     Vector = 3,
     /// Step 4: a member writes its acknowledgement to the other destination processes.
     Ack = 4,
-    /// Flow control and notification of clients; not part of the protocol's counts.
+    /// Flow control, and notification of clients; not part of the protocol's counts.
     Credit = 5,
     /// Hellos, peer messages, records that a peer missed, and stream entries that begin a ballot or a succession; not
     /// part of the protocol's counts.

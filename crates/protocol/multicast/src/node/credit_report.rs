@@ -22,9 +22,9 @@ pub(super) const ASIDE: u64 = 1 << 63;
 /// The status of a client id at a group, as a member reports it to the process that uses the id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Standing {
-    /// Generation of the process. If a later process has taken over, or no process has a generation yet, this is the
-    /// smallest generation that the next process may have. 0 while the process waits until the group has agreed on its
-    /// first slot.
+    /// Generation of the process, once the group has agreed on its first slot. 0 while the process is the last one that
+    /// the group knows and waits for that agreement. If the group knows another process as the last one, or none, this
+    /// is the smallest generation that the next process may have.
     pub(super) generation: u64,
     /// First slot of the process, counted from the first slot that is not freed; 0 if it is freed, or not known yet.
     pub(super) first: u64,

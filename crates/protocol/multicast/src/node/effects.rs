@@ -36,7 +36,7 @@ pub(super) struct Outputs {
     is_touched: Vec<bool>,
     /// Indexed by client: `true` if the client waits for a credit, which is then sent even if little is free.
     pub(super) notify: Vec<bool>,
-    /// Held messages that became no-ops: client, slot, sequence.
+    /// Held messages that the state machine has [dropped](Effects::dropped): client, slot, sequence.
     pub(super) dropped: Vec<(ClientId, u64, u64)>,
     /// Indexed by client: `true` if the status to report to the client's process may have changed.
     pub(super) place_changed: Vec<bool>,
@@ -164,7 +164,7 @@ impl Outputs {
         }
     }
 
-    /// Returns the outbox for a process, after counting an item of this step that is added to it.
+    /// Counts an item of this step, and returns the outbox of a process, to which the caller adds the item.
     #[inline]
     fn box_of(&mut self, to: ProcessId, step: Step) -> &mut Vec<u64> {
         let outbox = &mut self.boxes[to.index()];

@@ -156,12 +156,12 @@ impl<F: Fabric> CompletedWrites<'_, F> {
         self.set.is_settled(self.fabric, peer)
     }
 
-    /// Returns whether the mutant that reuses positions without calling `is_settled` is active.
+    /// Returns whether the mutant that reuses positions at which writes of the set may still land is active.
     pub(super) fn is_ignored(&self) -> bool {
         mutant!(self.mutant, PlaceReusedUnderSet)
     }
 
-    /// Returns whether the mutant that restarts targets without calling `is_settled` is active.
+    /// Returns whether the mutant that restarts targets at which writes of the set may still land is active.
     pub(super) fn is_ignored_at_start(&self) -> bool {
         mutant!(self.mutant, UnsettledStart)
     }

@@ -26,7 +26,7 @@ struct Waiting {
 }
 
 impl InFlight {
-    /// Bytes of a message at one group: its element in the group's queue, and an entry that is in use or not.
+    /// Bytes of a message at one group: its element in the group's queue, its element in `left`, and one in `unused`.
     pub(super) const MESSAGE_BYTES: u64 = (size_of::<(u64, u64, u32)>() + size_of::<u16>() + size_of::<u32>()) as u64;
 
     pub(super) fn new(groups: usize) -> Self {

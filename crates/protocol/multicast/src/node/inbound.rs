@@ -26,8 +26,8 @@
 //!   client as one whose credit may be due (`Outputs::touch`): a delivery, a no-op, an installed state, a refused
 //!   record, a message that was held already, and a forwarded body that replaces another one. Records after an
 //!   undelivered message are freed with its delivery.
-//! - An uncredited quarter of a ring never blocks the writer. A lap has room for three of the longest records minus one
-//!   cell, so the rest of the ring has room for such a record once all records are freed. The tail that a lap skips
+//! - An uncredited quarter of a ring never blocks the writer. If the longest record has n cells, a lap has at least
+//!   3n - 1. So the rest of the ring has room for such a record once all records are freed. The tail that a lap skips
 //!   belongs to the record before it, and is freed with it.
 //! - A credit that is lost with its connection is not owed: the next start names the position from which both ends
 //!   count, and a new generation. Credits of an earlier generation count nothing.

@@ -279,7 +279,7 @@ impl<F: Fabric> Member<F> {
         self.recovery.absence.set_timeout(timeout);
     }
 
-    /// Starts to record the writes of steps 1 to 4, each with its message and receiver. Checks of genuineness (property
+    /// Starts to record the writes of steps 2 to 4, each with its message and receiver. Checks of genuineness (property
     /// M7 in `docs/guarantees.md`) read them. Recording allocates memory for each message.
     pub fn record_operations(&mut self) {
         self.outputs.operations.get_or_insert_default();

@@ -33,7 +33,7 @@ pub(super) struct Body {
     pub(super) generation: Option<u64>,
     /// The smallest generation that the process may have.
     pub(super) above: u64,
-    /// `true` if the process has begun to multicast, according to its hello.
+    /// `true` if the process may have multicast to this group, according to its hello.
     pub(super) begun: bool,
     /// The status of the client id that credits report, without the first slot and the history.
     pub(super) place: Standing,

@@ -49,7 +49,7 @@ pub(super) struct Outbound {
     seal: Seal,
     staging: Option<RegionId>,
     pub(super) targets: Vec<Target>,
-    /// `true` if credits arrived that the owner has not processed.
+    /// `true` if credits arrived that the owner has not processed, or another history became known.
     news: bool,
     /// `true` if a peer has asked not to be waited for, or has withdrawn that request, since the owner last checked.
     asides: bool,
@@ -166,8 +166,8 @@ impl Outbound {
     }
 
     /// Starts a target, which then counts for flow control. Every record at or after the returned position is written
-    /// to it as well. Where writes are not ordered, a signalled request follows on the target's link, or preceded this
-    /// call. Its completion proves that no earlier write can land any more.
+    /// to it as well. Where writes are not ordered, the last request on the target's link before this call, or a later
+    /// one, must be signalled: its completion proves that no write from before this call can land any more.
     pub(super) fn start(&mut self, target: usize, links: &[PeerLink]) -> Start {
         self.generations += 1;
         let end = self.writer.position();
@@ -220,8 +220,8 @@ impl Outbound {
         }
     }
 
-    /// Returns whether enough started targets to free a record ([`keeps`](Outbound::keeps)) count the slots that they
-    /// hold in one common ballot.
+    /// Returns whether at least [`keeps`](Outbound::keeps) started targets report the slots that they hold in the same
+    /// ballot.
     fn has_majority_in_one_ballot(&self) -> bool {
         let started = || self.targets.iter().filter(|target| target.is_started());
         started().any(|first| {
@@ -236,7 +236,8 @@ impl Outbound {
         std::mem::take(&mut self.asides)
     }
 
-    /// Reads credits. Returns whether any arrived since the last call of this function, no matter which call read them.
+    /// Reads credits. Returns whether any arrived, no matter which call read them, or another history became known,
+    /// since the last call of this function.
     pub(super) fn take_news<F: Fabric>(&mut self, fabric: &F) -> bool {
         self.read_credits(fabric);
         std::mem::take(&mut self.news)
@@ -530,7 +531,7 @@ impl Outbound {
         let end = self.writer.position();
         for target in self.targets.iter_mut().filter(|target| target.is_started()) {
             let freed = target.report.map_or(0, |report| report.freed);
-            // A message that arrived through another member takes a slot, but no space in the ring.
+            // Slots are checked, too: a message that arrived through another member takes a slot, but no ring space.
             let owes = end.saturating_sub(target.freed) > quiet || freed < slots || target.is_in_doubt();
             target.pace.look(step, target.freed.wrapping_add(freed), owes);
         }

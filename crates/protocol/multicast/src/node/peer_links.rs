@@ -73,7 +73,7 @@ impl DerefMut for PeerLinks {
 }
 
 impl PeerLinks {
-    /// Registers receives for `mains` main queue pairs: `mains *` [`INBOX_BYTES`] bytes.
+    /// Registers receives for `mains` main queue pairs: [`INBOX_BYTES`] bytes for each, and for at least one.
     pub(super) fn new<F: Fabric>(fabric: &mut F, mains: usize, seals: Seals, life: u64) -> Result<Self, NodeError> {
         let bytes = (mains as u64 * INBOX_BYTES).max(INBOX_BYTES);
         let inbox = fabric.register(RegionSpec { purpose: MULTICAST_INBOX, writer: fabric.me(), bytes })?;

@@ -50,8 +50,8 @@ impl PollGate {
         self.heard.among(processes)
     }
 
-    /// Returns whether this round looks at no peer's writes. A member then polls nothing unless a tick is due, and only
-    /// sends what is left.
+    /// Returns whether this round looks at no peer's writes. A member then only sends what is left, and polls nothing
+    /// unless a tick is due or deliveries that were held back continue.
     #[inline]
     pub(super) fn looks_at_nothing(&self) -> bool {
         self.heard.is_nothing()

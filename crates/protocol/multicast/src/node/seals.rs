@@ -20,7 +20,7 @@ impl Seals {
         Seal::new(process, SplitMix64::mix(self.salt ^ SplitMix64::mix(life))).with_mutant(self.mutant)
     }
 
-    /// Returns a value that distinguishes clusters without revealing the salt.
+    /// Returns a value that distinguishes clusters. It does not hide the salt: the mixing can be inverted.
     pub(super) fn check(&self, magic: u64) -> u64 {
         SplitMix64::mix(SplitMix64::mix(self.salt) ^ magic)
     }

@@ -100,7 +100,7 @@ impl Store {
         self.mirrored += 1;
     }
 
-    /// Removes a message that became a no-op, if it is the one in this slot. Returns whether it was.
+    /// Removes a message that the state machine has dropped, if it is the one in this slot. Returns whether it was.
     pub(super) fn drop_message(&mut self, slot: u64, sequence: u64) -> bool {
         let Stored { tag, word, aside, released, .. } = *self.by_slot.get(slot);
         if tag != slot + 1 || released {
@@ -290,7 +290,8 @@ mod tests {
         assert!(store.record(0, u64::MAX, LAP).is_some(), "the ring does not overwrite the side store");
         store.move_aside(0);
         assert!(store.record(0, u64::MAX, LAP).is_some(), "nor does a restarted ring");
-        // One window later, one message replaces it through the ring, and another one through the side store.
+        // One window later, a message from the ring takes the place of the first message. A message in the side store
+        // takes the place of a second one.
         store.put_mirrored(4, &mirrored(3, 0, 1));
         assert_eq!((store.record(0, 0, LAP), store.aside_bytes()), (None, 0));
         put(&mut store, 1);

@@ -32,7 +32,7 @@ pub(super) enum PeerProgress {
 ///
 /// # Invariants
 /// - `report`, `elsewhere` and `freed` belong to the last start. While there is a `report`, `elsewhere` is older.
-/// - `fanned` increases in both its numbers. `staged` does, too, from one start to the next.
+/// - Both numbers increase along `fanned`. They do so along `staged`, too, among the writes since one start.
 /// - While `behind` is set, only records that it reads from staging are written to the peer.
 #[derive(Debug)]
 pub(super) struct Target {

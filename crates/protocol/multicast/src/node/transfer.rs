@@ -88,8 +88,8 @@ use crate::Incarnation;
 pub(super) const PIECE_BYTES: usize = 16 << 10;
 /// Maximum number of pieces sent and not acknowledged.
 pub(super) const WINDOW: usize = 16;
-/// A piece with bytes of the frozen state is acknowledged only if its number is a multiple of this. A piece without
-/// such bytes is always acknowledged.
+/// A piece with bytes of the frozen state is acknowledged only if its number is a multiple of this, or if the piece
+/// arrives again. A piece without such bytes is always acknowledged.
 const ACKNOWLEDGED_EVERY: u64 = 4;
 /// Ticks for which a donor waits for progress; 30 s by default. While the receiver's application restores a large
 /// state, the donor sees no progress.
@@ -97,7 +97,7 @@ pub(super) const DONOR_PATIENCE: u64 = 15_000;
 /// Ticks for which a donor waits while the connection is broken; 10 s by default. This limit does not apply while the
 /// application may be restoring the state.
 pub(super) const RESUME_PATIENCE: u64 = 5000;
-/// Ticks for which a receiver keeps an incomplete transfer that makes no progress.
+/// Ticks for which a receiver keeps a transfer that makes no progress.
 pub(super) const RECEIVER_PATIENCE: u64 = 15_000;
 /// Ticks without progress after which a transfer no longer blocks others: another receiver that asks gets its turn. A
 /// receiver that may be restoring the state is exempt, because two receivers that interrupt each other would never
@@ -111,7 +111,7 @@ const HEEDS: u64 = 50;
 /// Ticks that a transfer must last before its receiver asks clients not to wait for it. Clients restart their rings to
 /// the receiver afterwards, so a shorter transfer does not ask.
 pub(super) const ASIDE_AFTER: u64 = 2;
-/// Ticks between two queries to a receiver that does not answer.
+/// Ticks between two queries to a receiver that makes no progress.
 pub(super) const ASK_EVERY: u64 = 64;
 /// Ticks between two queries to a receiver that has not answered since its connection broke.
 pub(super) const ASK_PAUSED_EVERY: u64 = 8;

@@ -24,12 +24,13 @@ use crate::{Ack, Ballot, ClientId, GroupId, MessageId, Timestamp};
 ///
 /// # Invariants
 /// - The processed part of one ballot never shrinks: `(installed ballot, counter)` only rises. A member's
-///   acknowledgements depend on that, and so does its stream, whose entries are read once. Assignments that a later
-///   ballot makes void are not part of it ([`Window::give_way`](super::window::Window::give_way)).
+///   acknowledgements depend on that, and so does its stream, whose entries are read once. The processed part does not
+///   contain assignments that a later ballot makes void ([`Window::give_way`](super::window::Window::give_way)).
 /// - Times that one leader assigns rise with the stream's counter.
 /// - A message is decided when, for one vector, a majority of every destination group acknowledged it in one ballot of
-///   that group. It is delivered when, in addition, the stream is processed through the entry with that vector and no
-///   other undelivered message has a smaller key.
+///   that group. Groups whose history with the message has ended are exempt (`survivors.rs`). The message is delivered
+///   when, in addition, the stream is processed through the entry with that vector and no other undelivered message
+///   has a smaller key.
 #[derive(Clone, Debug)]
 pub(super) struct Agreement {
     pub(super) id: Identity,

@@ -28,12 +28,13 @@ pub(super) struct Known {
     pub(super) origin: Incarnation,
 }
 
-/// A contradiction between processes about a group: two histories that began independently have one number.
+/// A contradiction between processes about a group: two histories that began independently have one number. A client
+/// also reports one if a member names a smaller number than the known one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Contradiction {
     /// The group.
     pub group: GroupId,
-    /// The group's incarnation, as this member knows it.
+    /// The group's incarnation, as this process knows it.
     pub known: Incarnation,
     /// The incarnation that another process reported.
     pub said: Incarnation,
@@ -47,8 +48,8 @@ pub struct Contradiction {
 /// - `installed` is at most `promised`. The member processes, acknowledges and delivers only while the two are equal.
 /// - The number in a known ballot is that of the known incarnation. The same holds for `promised` and `promised_in`.
 /// - A member knows the ballots of all times in vectors that it has appended or processed, because a leader relays them
-///   in the stream before it appends such a vector. So no leader accepts a time from a leader that is older than one
-///   whose time counted here.
+///   in the stream before it appends such a vector. So once a time of another group's leader has counted here, no
+///   leader accepts a time of an earlier leader of that group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Ballots {
     /// The largest ballot of this group that this member has promised.
@@ -170,8 +171,8 @@ impl Ballots {
         *known = (*known).max(ballot);
     }
 
-    /// Returns whether a group's ballot in an item belongs to the known incarnation of the group, and the word of that
-    /// incarnation is processed.
+    /// Returns whether a group's ballot in an item belongs to the known incarnation of the group. If that is another
+    /// group, the word of the incarnation must be processed, too.
     #[inline]
     pub(super) fn is_known(&self, group: GroupId, ballot: Ballot) -> bool {
         let number = ballot.incarnation();

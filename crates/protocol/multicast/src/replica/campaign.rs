@@ -99,13 +99,13 @@ pub(super) struct Promise {
 ///
 /// # States
 /// *asking* (less than a majority's promises count) → *lacking* (the candidate waits for bodies, or for the
-/// application's state) → taken over. In between, only promises of ended lives are dropped.
+/// application's state) → taken over. Until then, only promises of ended lives are dropped.
 ///
 /// # Invariants
 /// - A promise counts when the candidate holds everything that the promising process holds. So no message that a
 ///   majority held in one ballot is lost. Some member of that majority has promised, or has lost its memory since. In
 ///   the latter case it received the message with the state of a leader that held it for the same reason (and by the
-///   theorem above).
+///   theorem in the module's header).
 /// - Each member has at most one promise.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Campaign {

@@ -55,8 +55,8 @@ pub trait Effects {
         self.body(to, client, slot);
     }
     /// Reports that this member's deliveries continue after number `number`, because it adopted a state. The
-    /// application must adopt a state with at least as many deliveries; that arrived with the current peer message or
-    /// earlier.
+    /// application must adopt a state with at least as many deliveries. Such a state arrived with the current peer
+    /// message or earlier.
     fn restore(&mut self, number: u64);
     /// Reports that the group is founded, or reset to an empty state. All messages that the application has received
     /// belong to an ended history.

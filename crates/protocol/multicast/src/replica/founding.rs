@@ -30,14 +30,14 @@
 //!   memory does not pledge, and does not lose its memory within one life. So P is a later life than the one in which
 //!   its member pledged, or was admitted in that life after it had pledged; in both cases by a state of a leader L that
 //!   had memory. L is not a later life than the one that the pledges name, because P is the first. L is not that life,
-//!   which pledged and had no memory then. L is not an earlier life: a process without memory installs no state of a
-//!   leader of which it knows a later life, and it learned of the named lives when it pledged; and no ballot of an
-//!   earlier life of the leader names a later life of P's member. So there is no P.
+//!   which pledged and had no memory then. L is not an earlier life in either case. If P is the life that pledged, it
+//!   learned of the named lives then, and a process without memory installs no state of a leader of which it knows a
+//!   later life. If P is a later life, no ballot of an earlier life of the leader names it. So there is no P.
 //! - *A pledge may be dropped when a state of a smaller incarnation comes from a leader in its last known life.* By the
 //!   first statement the founding has not succeeded. It will not succeed either, because the founder of a later life
 //!   uses a larger number. So a group does not wait for a founder that was wrong about which members have no memory.
 //! - *Two incarnations with one number have different tags*, except by chance: a founder draws the tag from its life.
-//! - A group is not founded while a process remembers it that all members reach: see the second condition. A process
+//! - A group is not founded if a member reaches a process that remembers the group: see the second condition. A process
 //!   that was not reached may reconnect later and remember another history. If the numbers of the two incarnations
 //!   differ, the larger one counts. If they are equal, the tags differ, and the two histories never mix (`ballots.rs`).
 //!
@@ -144,7 +144,8 @@ impl<E: Effects> Recovery<'_, E> {
         let id = &self.agreement.id;
         let own = demand.lives.get(id.index()).copied();
         if founder != id.founder() || own != Some(self.membership.lives.own()) {
-            // The founder knows another life of this member, or none. It asks again when it learns of this life.
+            // The sender is not the group's founder, or it knows another life of this member, or none. A founder asks
+            // again when it learns of this life.
             return;
         }
         let blind = mutant!(id.mutant(), MemoryIgnored);

@@ -49,7 +49,7 @@ impl<F: Fabric> Client<F> {
         let Client { fabric, links, rings, sender, expelling, topology, fanout, .. } = self;
         let ring = &mut rings[at];
         if let Some(fanout) = fanout {
-            // Only submissions check this otherwise, and none is accepted while the window is full.
+            // Otherwise only submissions settle doubts, and they do not get that far while the window is full.
             ring.settle_doubts(&fanout.completed_writes(fabric));
         }
         ring.look(fabric, step, 0, sender.next(group));

@@ -1,9 +1,9 @@
 //! Takes over a client id: its home group assigns the process a generation, and each wanted group its first slot.
 //!
 //! # States of a group
-//! *unwanted* → *wanted* (its members get hellos: those of the home group at once, others when the generation is known)
-//! → *opened* (a member reported that the group agreed on the first slot). A member counts when it has itself reported
-//! this, because it then has its group's state.
+//! *unwanted* → *wanted* (its members get hellos when the generation is known) → *opened* (a member reported that the
+//! group agreed on the first slot). The members of the home group get hellos from the beginning, even if the group is
+//! unwanted. A member counts when it has itself reported the agreement, because it then has its group's state.
 
 use stentor_fabric::Fabric;
 
@@ -91,7 +91,7 @@ impl<F: Fabric> Client<F> {
     /// Opens groups, if their members' reports so far allow it.
     ///
     /// # Errors
-    /// Returns the reason why the first of them is not open.
+    /// Returns the reason why a group is not open, for the first such group, or [`SubmitError::Superseded`].
     #[cold]
     pub(super) fn open_now(&mut self, to: &[GroupId]) -> Result<(), SubmitError> {
         self.want(to);
@@ -116,7 +116,8 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Checks whether groups that are not open can be opened. Returns whether anything changed.
+    /// Checks whether groups that are not open can be opened. Returns whether there was any news, except that the home
+    /// group was reset.
     pub(super) fn look_for_openings(&mut self) -> bool {
         let mut any = false;
         for group in self.topology.group_ids() {
@@ -193,9 +194,9 @@ impl<F: Fabric> Client<F> {
     /// Handles the report of a group that knows another process of this client id with a larger generation. Usually
     /// that process took over from this one. But if the home group considers this process the latest, the other process
     /// ran before the home group lost all memory; then this process requests a larger generation. A process that has
-    /// multicast, or has opened another group than its home group, cannot get a new generation. If its home group was
-    /// reset, the process marks that group as reset and continues at the other groups. Returns whether anything
-    /// changed.
+    /// multicast, or has opened another group than its home group, cannot get a new generation: it is superseded. The
+    /// exception is a report of a home group that was reset. The process marks that group as reset and continues at the
+    /// other groups. Returns `false` only in this case.
     fn be_outnumbered(&mut self, group: GroupId, smallest: u64) -> bool {
         let home = self.takeover.home;
         let begun = self.submitted > 0

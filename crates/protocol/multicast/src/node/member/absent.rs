@@ -117,8 +117,9 @@ impl Absence {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Checks which clients are away. A leader gives up those that left a gap on which other messages have waited for
-    /// the timeout, and disconnects those that are not away.
+    /// Checks which clients are away. A leader also handles each client that left a gap on which other messages have
+    /// waited for the timeout: a client that is away for the timeout is given up, and for a connected one the wait ends
+    /// (`end_wait`).
     pub(super) fn note_absent(&mut self, now: Duration) {
         self.recovery.absence.look(now, self.bodies.len());
         for client in (0..self.bodies.len() as u16).map(ClientId) {
@@ -188,9 +189,9 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Returns whether the process with this client id belongs to a generation that has ended, and may have begun. Such
-    /// a process connected before this member knew that its generation has ended; later its hello would be refused. A
-    /// process that cannot have begun learns which generations have ended, and gets a new one.
+    /// Returns whether the process with this client id belongs to a generation that has ended, and may have begun. The
+    /// hello of such a process arrived before this member knew that the generation has ended; otherwise it would have
+    /// been refused. A process that cannot have begun learns which generations have ended, and gets a new one.
     pub(super) fn is_outlived(&self, client: ClientId) -> bool {
         let body = &self.bodies[usize::from(client.0)];
         let may_have_begun = body.begun || !body.settling;

@@ -105,8 +105,7 @@ impl<F: Fabric> Member<F> {
             }
             body.freed_slots = freed;
             body.held_slots = body.held_slots.max(freed);
-            // Messages after the freed slots may have arrived before those slots were delivered elsewhere and freed
-            // with a state.
+            // A state may free slots whose messages never arrived here. Messages in later slots may be here already.
             while store.has(body.held_slots) {
                 body.held_slots += 1;
             }
@@ -182,7 +181,8 @@ impl<F: Fabric> Member<F> {
     fn look_at_place(&mut self, client: ClientId) {
         let body = &mut self.bodies[usize::from(client.0)];
         let last = self.replica.succession(client);
-        // A home group that lost all memory may give a new process the generation of an earlier one.
+        // The life identifies a process. The generation does so only while the group knows no life, because a home
+        // group that lost all memory may give a new process the generation of an earlier one.
         let same = |last: &Succession| last.life == 0 && body.generation == Some(last.generation);
         let own = |last: &Succession| body.ring.life() == Some(last.life) || same(last);
         let crowded = self.replica.is_crowded(client);

@@ -34,7 +34,7 @@ pub(super) const CLOCK: u64 = 4;
 /// First word of an envelope with a message about a transfer of the application's state.
 pub(super) const TRANSFER: u64 = 5;
 /// Number of words of an envelope before its content: the kind and two arguments. The arguments are the stream's
-/// position and generation, the client and 0, or two clocks.
+/// position and generation, the client and 0, two clocks, or 0 and 0.
 pub(super) const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.

@@ -161,7 +161,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Forgets the bodies of messages that became no-ops.
+    /// Forgets the bodies of messages that the state machine has dropped.
     pub(super) fn drop_void(&mut self) {
         for (client, slot, sequence) in std::mem::take(&mut self.outputs.dropped) {
             let at = usize::from(client.0);

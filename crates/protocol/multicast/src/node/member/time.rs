@@ -27,7 +27,7 @@ use crate::{ClockError, MessageId, PhysicalClock, Rejected};
 pub struct ClockCounts {
     /// Steps of a leader whose physical time was ahead of its group's clock: the next time is physical.
     pub physical: u64,
-    /// Steps of a leader whose group's clock was ahead of its physical time: the next time is logical.
+    /// Steps of a leader whose group's clock was not behind its physical time: the next time is logical.
     pub behind: u64,
     /// Steps of a leader that had no physical time yet, because it knew too few clocks.
     pub waiting: u64,
@@ -88,7 +88,7 @@ impl MemberTime {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Sets the clock bound, which is the largest difference between two clocks that are both considered right;
+    /// Sets the clock bound, which is the largest difference from the median with which a clock is considered right;
     /// [`PhysicalClock::BOUND`] by default. Call it before the first [`tell_wall_clock`](Member::tell_wall_clock): it
     /// discards all readings.
     pub fn set_clock_bound(&mut self, bound: Duration) {

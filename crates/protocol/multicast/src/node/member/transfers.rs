@@ -267,7 +267,7 @@ impl<F: Fabric> Member<F> {
         }
         let behind = PeerMessage::Behind { ballot: self.replica.ballot(), snapshot: false };
         for to in std::mem::take(&mut self.transfers.cut_off) {
-            // A member that no longer leads has no stream, so its refusal is ignored.
+            // The state machine refuses this if the member no longer leads. Then there is no stream to restart.
             let _ = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
         }
         self.send_outgoing();
@@ -398,7 +398,7 @@ impl<F: Fabric> Member<F> {
 /// The receiver's side.
 impl<F: Fabric> Member<F> {
     /// Resumes deliveries when the application has room again: first those of transfer pieces, then those of the state
-    /// machine. Returns whether there were any.
+    /// machine. Returns whether a delivery was made, or a transfer piece waited for room.
     pub(super) fn go_on_delivering<A: Application>(&mut self, app: &mut A) -> bool {
         let before = self.outputs.applied;
         let now = self.recovery.now;

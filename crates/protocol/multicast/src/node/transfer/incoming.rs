@@ -37,7 +37,7 @@ pub(in crate::node) struct IncomingTransfer {
     pub(in crate::node) heard: u64,
     /// `true` if an acknowledgement is due.
     pub(in crate::node) answers: bool,
-    /// `true` if the leader's state arrived, which ends the transfer.
+    /// `true` if the state machine's state arrived, which ends the transfer.
     pub(in crate::node) done: bool,
     /// Number of the next piece.
     next: u64,

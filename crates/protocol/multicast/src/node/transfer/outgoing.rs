@@ -17,7 +17,7 @@ pub(in crate::node) enum Stage {
     Snapshot,
     /// The donor sends the deliveries that it has made since the freeze.
     Backlog,
-    /// The donor has sent the leader's state, which ends the transfer.
+    /// The donor has sent the state machine's state, which ends the transfer.
     Final,
 }
 
@@ -176,8 +176,8 @@ impl OutgoingTransfer {
         any
     }
 
-    /// Handles the receiver's progress report. Returns whether the receiver takes part in this transfer and still has
-    /// the pieces that it received.
+    /// Handles the receiver's progress report. Returns whether the transfer can continue: the receiver takes part in it
+    /// and has all acknowledged pieces, or no piece is acknowledged.
     pub(in crate::node) fn on_standing(&mut self, standing: Standing, now: u64) -> bool {
         match standing.under_way {
             Some((name, next)) if name == self.name && (self.first..=self.next).contains(&next) => {
@@ -227,8 +227,8 @@ impl OutgoingTransfer {
         self.stage != Stage::Snapshot && self.first > self.end
     }
 
-    /// Returns whether the receiver's application has restored the snapshot, and only the leader's state is left to
-    /// send.
+    /// Returns whether the receiver's application has restored the snapshot, and only the state machine's state is left
+    /// to send.
     pub(in crate::node) fn is_at_end(&self, backlog: &Backlog) -> bool {
         let sent = self.next == self.first + self.pieces.len() as u64;
         self.stage == Stage::Backlog && !self.paused && self.first > self.end && sent && backlog.is_empty()

@@ -24,7 +24,7 @@ pub enum GivenUp {
          again, or make the state smaller"
     )]
     TooLarge {
-        /// Bytes of the state, as far as it was read.
+        /// Bytes of the state, if its size is known in advance; otherwise the bytes that were read or received.
         bytes: u64,
         /// Limit in bytes.
         limit: u64,
@@ -61,7 +61,7 @@ pub enum TransferOutcome {
     Began,
     /// The transfer continues after a broken connection.
     Resumed,
-    /// The receiver has the state.
+    /// The receiver has the state or, if the receiver is a candidate, the donor has sent it.
     Complete,
     /// The transfer ended early.
     GivenUp(GivenUp),
