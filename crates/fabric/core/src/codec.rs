@@ -93,12 +93,16 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// Encodes text as a length of 16 bits and that number of bytes. Decoding rejects control characters, because text of a
+/// Encodes text as a length of 16 bits and that number of bytes. A longer text is cut. Decoding rejects control characters, because text of a
 /// peer is printed on terminals.
 impl Field for String {
     fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
-        (self.len() as u16).put::<O>(to);
-        to.extend(self.as_bytes());
+        let mut length = self.len().min(u16::MAX.into());
+        while !self.is_char_boundary(length) {
+            length -= 1;
+        }
+        (length as u16).put::<O>(to);
+        to.extend(&self.as_bytes()[..length]);
     }
 
     fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<Self> {
@@ -184,4 +188,20 @@ macro_rules! variants {
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_too_long_is_cut_between_characters() {
+        let text = "ä".repeat(40_000);
+        let mut bytes = Vec::new();
+        text.put::<BigEndian>(&mut bytes);
+        7_u8.put::<BigEndian>(&mut bytes);
+        let mut rest = bytes.as_slice();
+        assert_eq!(String::take::<BigEndian>(&mut rest).as_deref(), Some(&text[..65_534]));
+        assert_eq!(rest, [7], "the next field follows");
+    }
 }
