@@ -244,7 +244,9 @@ impl<'a> IpPacket<'a> {
             6 => Self::v6(bytes)?,
             version => return Err(Error::IpVersion(version)),
         };
-        let Some((udp, _)) = behind.split_first_chunk::<UDP_BYTES>() else { return Err(truncated(length)) };
+        let Some((udp, _)) = behind.split_first_chunk::<UDP_BYTES>() else {
+            return Err(truncated(ip.header_bytes() + length.max(UDP_BYTES)));
+        };
         let word = |at: usize| u16::from_be_bytes([udp[at], udp[at + 1]]);
         if word(2) != UDP_PORT {
             return Err(Error::Port(word(2)));

@@ -85,8 +85,8 @@ fn the_congestion_notification_of_a_nic_parses() {
 fn a_truncated_packet_reports_the_bytes_needed() {
     for file in common::captures() {
         for bytes in common::packets_of(&file) {
-            // 28 is the length of the IP and UDP headers.
-            for have in [28, bytes.len() - 1] {
+            // The IPv4 header has 20 bytes, and the UDP header 8.
+            for have in [20, 27, 28, bytes.len() - 1] {
                 let expected = Error::Truncated { have, need: bytes.len() };
                 assert_eq!(IpPacket::new_checked(&bytes[..have]).unwrap_err(), expected);
             }
