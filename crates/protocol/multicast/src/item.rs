@@ -587,7 +587,7 @@ fn decode_body(kind: ItemKind, head: Head, position: u8, body: &[u64]) -> Result
 /// half.
 #[inline]
 fn is_count(count: u64) -> bool {
-    count.wrapping_sub(1) < 1 << 63
+    count.wrapping_sub(1) < (1 << 63) - 1
 }
 
 #[inline]
