@@ -115,8 +115,8 @@ impl Endpoint {
         Some(Unanswered { path, bytes, longest: qp.requester.longest })
     }
 
-    /// Any state → Reset: empties the queues without completions. Completions that were not polled yet no longer occupy
-    /// slots.
+    /// Any state → Reset: empties the queues without completions. Completions that were not polled yet remain, but do
+    /// not count towards the queue depth any more.
     ///
     /// # Errors
     /// Returns [`TransitionError::UnknownQp`] if the queue pair does not exist.

@@ -34,7 +34,7 @@ const USUAL_MTU: u16 = 1024;
 const SHARES: u32 = 16;
 /// Maximum window of a queue pair whose packets a switch copies, in packets.
 const SWITCH_WINDOW: u32 = 32;
-/// Minimum window, in packets.
+/// Minimum window in packets, unless the configured maximum is smaller.
 const LEAST_WINDOW: u32 = 8;
 
 /// Returns the largest path MTU that is at most `bytes`, or the smallest path MTU if all exceed `bytes`.

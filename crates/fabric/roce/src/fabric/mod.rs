@@ -1,9 +1,9 @@
 //! Implements the contract of `stentor-fabric` over UDP sockets: an endpoint and its sockets are the device of a
 //! [`NetFabric`].
 //!
-//! The device has no thread: [`poll`](stentor_fabric::Fabric::poll), [`flush`](stentor_fabric::Fabric::flush) and
-//! [`wait`](stentor_fabric::Fabric::wait) receive and send packets. Virtual addresses are offsets: every region begins
-//! at 0.
+//! The device has no thread: [`poll`](stentor_fabric::Fabric::poll) and [`wait`](stentor_fabric::Fabric::wait) receive
+//! and send packets, and [`flush`](stentor_fabric::Fabric::flush) sends packets. Virtual addresses are offsets: every
+//! region begins at 0.
 
 mod config;
 mod ends;
@@ -40,8 +40,9 @@ const DEPTH_LIMIT: u32 = 1 << 16;
 /// epoll data that identifies the packet socket.
 const PACKETS: u64 = 1;
 /// Number of rounds (calls of [`take_in`](RoceDevice::take_in)) that follow a sleep and do not read the socket. If the
-/// kernel reported packets, the first of these rounds reads the socket nevertheless. A polling loop makes as many
-/// rounds before it sleeps again. A loop that stays awake notices a packet later, by less than the time of one read.
+/// kernel reported packets, the first of these rounds reads the socket nevertheless. A polling loop that finds nothing
+/// sleeps again after about this number of rounds. A loop that stays awake notices a packet later, by less than the
+/// time of one read.
 const SPARED: u32 = 8;
 /// Maximum number of attempts to draw a queue pair number that is not in use.
 const TRIES: usize = 1000;

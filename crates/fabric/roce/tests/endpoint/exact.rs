@@ -1,6 +1,6 @@
 //! A stranger (a host without a connection) floods an endpoint while its connection is in use. The endpoint counts the
-//! packets of its connection as it would without the flood, and each packet of the stranger once, under its cause. No
-//! other counter and no memory differs.
+//! packets of its connection as it would without the flood, and each packet of the stranger as received and once under
+//! its cause. No other counter and no memory differs.
 
 use crate::common::{DOMAIN, Flying, Setup, Side, SplitMix64, inline_write, pair};
 use stentor_fabric::{QpConfig, QpKind, Status};

@@ -88,7 +88,7 @@ struct Reno {
     /// window again.
     recovered: u64,
     delivered: u64,
-    /// Time of the last acknowledgement, in nanoseconds.
+    /// Time of the last acknowledgement or timeout, in nanoseconds.
     heard: u64,
 }
 

@@ -111,7 +111,7 @@ fn separate_parts_of_a_region_do_not_merge() {
     assert_eq!(writes(&a.packets(0), &b), [(0, 64), (64, 64)]);
 }
 
-/// A WRITE that would exceed the limit begins another merged WRITE, and therefore another packet.
+/// A WRITE with which the merged length would exceed 64 KiB begins another merged WRITE, and therefore another packet.
 #[test]
 fn number_of_merged_writes_is_limited() {
     let (mut a, b) = pair(&APART);

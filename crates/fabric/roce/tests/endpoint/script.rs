@@ -520,7 +520,7 @@ fn access_right_allows_only_its_operations() {
     }
 }
 
-/// A responder reports a gap once. If that report is lost, only the missing packet triggers another answer.
+/// A responder reports a gap once. If that report is lost, the packets after the gap trigger no other answer.
 #[test]
 fn lost_gap_report_costs_probes_and_no_timeout() {
     for missing in [0, 2] {

@@ -44,7 +44,7 @@ fn changed(packet: &Flying, change: impl FnOnce(&mut Vec<u8>)) -> Flying {
     (envelope, bytes)
 }
 
-/// Defects that make a packet harmless, although all its other fields are correct, even the PSN.
+/// Defects that make a packet harmless, although its other fields are correct.
 const HARMLESS: [Kind; 11] = [
     Kind {
         name: "source address",
@@ -66,7 +66,7 @@ const HARMLESS: [Kind; 11] = [
         counter: "malformed",
         make: |packet| {
             changed(packet, |bytes| {
-                // A READ request has no payload, and so no pad.
+                // An acknowledgement has no payload, and so no pad.
                 bytes[0] = Opcode::RcAcknowledge.to_byte();
                 bytes.truncate(12 + 4 + 4);
                 bytes[1] |= 0x30;
@@ -120,7 +120,7 @@ struct Traces {
     b: Vec<(&'static str, u64)>,
 }
 
-/// Runs the operations of the connection. Before each packet of A, delivers the packets that `strange` returns to B.
+/// Runs the operations of the connection. Before each packet of A, B receives the packets that `strange` returns.
 fn conversation(mut strange: impl FnMut(&Flying) -> Vec<Flying>) -> Traces {
     let (mut a, mut b) = pair(&SETUP);
     let mut completions = Vec::new();
@@ -237,7 +237,7 @@ fn wrong_psn_is_counted_exactly_and_costs_no_more_than_a_loss() {
         assert_eq!(with.memory, alone.memory, "{counter}");
         let count = |traces: &[(&str, u64)], name: &str| traces.iter().find(|(known, _)| *known == name).unwrap().1;
         let again = count(&with.a, "retransmitted");
-        // Packets that the connection retransmitted after a reported gap arrive twice.
+        // Packets that the connection retransmits are duplicates, too.
         let own = if by < 0 { again } else { 0 };
         assert_eq!(count(&with.b, counter), sent + own, "{counter}: {:?}", with.b);
         assert_eq!(count(&with.a, "timeouts") + count(&with.a, "probes"), 0);

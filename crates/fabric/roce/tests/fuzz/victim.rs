@@ -46,7 +46,7 @@ pub(crate) struct Outcome {
     /// Hashes of the effects of each packet: its opcode, changed counters, packets sent, completions, and the queue
     /// pair's state. The set also has the final value of each counter (see [`is_count`]).
     pub(crate) features: BTreeSet<u64>,
-    /// Opcodes of the valid packets.
+    /// Opcodes of the well-formed packets.
     pub(crate) opcodes: BTreeSet<u8>,
     pub(crate) counters: Counters,
     /// Number of packets.
