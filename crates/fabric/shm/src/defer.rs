@@ -1,6 +1,6 @@
-//! Deferred work requests. A request waits if the peer has posted no receive for it or the peer's queue is full. All
-//! later requests on the queue pair then wait, too. This is the only place of the data plane that allocates, which does
-//! not matter because waiting is slow anyway.
+//! Deferred work requests. On a reliable connection, a request waits if the peer has posted no receive for it or the
+//! peer's queue is full. All later requests on the queue pair then wait, too. This is the only place of the data plane
+//! that allocates, which does not matter because waiting is slow anyway.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ impl Data {
         self.count_deferring();
     }
 
-    /// Retries the deferred work requests. Fails those that have waited too long.
+    /// Retries the deferred work requests. A queue pair breaks if its first one has waited too long.
     #[cold]
     pub(crate) fn retry_deferred(&mut self) {
         for index in 0..self.qps.len() {

@@ -1,5 +1,5 @@
-//! Execution of work requests. Posting executes them at once, unless they must wait for a receive of the peer or for
-//! room in the peer's queue.
+//! Execution of work requests. Posting executes them at once, unless they must wait for a receive of the peer, for room
+//! in the peer's queue, or for an earlier request.
 
 use stentor_fabric::memory::{Ordering, Word, fence};
 use stentor_fabric::{QpKind, RemoteSpan, Source, Span, Status, Verb};

@@ -30,13 +30,13 @@ pub fn is_open(generation: u64, granted: u64) -> bool {
 
 /// Copies the memory of a closed gate. The copy must be one state that the memory had: if it contains a later write of
 /// the peer, it must contain the earlier ones (rule 1 of the fabric contract). The copy is therefore repeated until two
-/// passes agree.
+/// passes agree, but at most `MAX_PASSES` times.
 pub fn snapshot(from: &[Word], to: &[Word]) {
     for (from, to) in from.iter().zip(to) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     for _ in 1..MAX_PASSES {
-        // A value that the last pass saw was stored after everything that the writer stored before it.
+        // If the last pass read a store of the writer, the next pass reads all earlier stores of the writer.
         fence(Ordering::SeqCst);
         let mut changed = false;
         for (from, to) in from.iter().zip(to) {

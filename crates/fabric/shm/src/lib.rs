@@ -7,8 +7,9 @@
 //!   each write, so a reader that acquires any word of it sees everything posted before it, to the same memory or
 //!   elsewhere. Word 1 of the span is stored last, with release, because readers of sealed records poll that word. The
 //!   order inside a write is otherwise unspecified.
-//! - **Completions** are immediate, but no success is reported before [`flush`](stentor_fabric::Fabric::flush) has
-//!   checked that the access had not been revoked when the stores were made.
+//! - **Completions** are immediate, but no success is reported before a check, at the latest in
+//!   [`flush`](stentor_fabric::Fabric::flush), has shown that the access had not been revoked when the stores were
+//!   made.
 //! - **Revocation** cannot unmap a peer's memory. The owner increments a generation that the peer can only read, copies
 //!   the memory and continues with the copy: stores of a rogue peer land in the old memory, which no process reads.
 //!   Everything that the peer counted as done is in the copy; everything else fails at the peer.

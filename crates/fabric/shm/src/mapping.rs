@@ -98,7 +98,7 @@ impl Mapping {
     }
 }
 
-/// Memory that may only be read. A store would fault, so this type offers no way to store.
+/// Memory that may only be read. A store would fault, so this type has no method that stores.
 #[derive(Debug)]
 pub(crate) struct ReadMapping(Pages);
 
@@ -117,7 +117,7 @@ impl ReadMapping {
         self.0.words
     }
 
-    /// Returns the low half of a word, which only the kernel may wait for.
+    /// Returns the low half of a word, for the kernel's futex calls only. The caller must not store to it.
     pub(crate) fn futex_at(&self, word: usize) -> &AtomicU32 {
         self.0.futex_at(word)
     }

@@ -19,7 +19,8 @@ pub(crate) struct PeerSocket {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) pid: i32,
     outbox: VecDeque<Packet>,
-    /// `true` if a send has failed, too many packets wait, or the connection was moved out.
+    /// `true` if the connection is over, for example because a send has failed or too many packets wait, or if it was
+    /// moved out.
     pub(crate) dead: bool,
 }
 

@@ -25,7 +25,7 @@ use stentor_host::{entries, is_socket_of};
 
 /// Maximum number of packets that a round receives from one peer.
 const BURST: usize = 256;
-/// Maximum number of connections whose handshake is in progress.
+/// Number of handshakes in progress at which an incoming connection must replace a silent one.
 const MAX_NEWCOMERS: usize = 64;
 /// Maximum duration of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);

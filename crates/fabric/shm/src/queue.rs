@@ -170,8 +170,8 @@ impl Producer {
     }
 
     /// Appends a record, whose payload words `payload` returns. The caller must have found it ready. A
-    /// [`RecordKind::TooLong`] record may be appended when the message is too long, because the ring has room for the
-    /// headers of all receives.
+    /// [`RecordKind::TooLong`] record may be appended when the message is too long. If the ring has no room for it, the
+    /// consumer finds the queue garbled.
     #[inline]
     pub fn push(&mut self, shared: &[Word], header: Header, payload: impl Fn(usize) -> u64) {
         let at = |position: u64| self.shape.cell(shared, position);
@@ -188,7 +188,7 @@ impl Producer {
     }
 }
 
-/// The error that the producer has stored values that no correct producer stores.
+/// An error: the producer has stored values that no correct producer stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Garbled;
 
@@ -219,7 +219,7 @@ impl Consumer {
     /// Returns the header of the next record, if there is one.
     ///
     /// # Errors
-    /// [`Garbled`] if the queue contains garbage.
+    /// Returns [`Garbled`] if the queue contains garbage.
     #[inline]
     pub fn peek(&self, shared: &[Word]) -> Result<Option<Header>, Garbled> {
         let tail = shared[TAIL].load(Ordering::Acquire);

@@ -16,7 +16,7 @@ use crate::message::{MAX_MESSAGE, WAKE};
 /// Maximum number of file descriptors of a message.
 pub(crate) const MAX_FDS: usize = 2;
 
-/// Buffer for a packet, one byte longer than any valid packet. Packets wake a process, so receiving one allocates
+/// Buffer for a packet, one byte longer than any valid packet. It is on the stack, so receiving a wake-up allocates
 /// nothing.
 pub(crate) type Room = [u8; MAX_MESSAGE + 1];
 /// An empty buffer.
@@ -34,7 +34,7 @@ pub(crate) enum Received<'a> {
     Closed,
 }
 
-/// Sends a packet. Returns `Ok(false)` if the other end does not keep up.
+/// Sends a packet. Returns `Ok(false)` if it cannot be sent now, usually because the other end does not keep up.
 pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<bool> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -16,7 +16,7 @@ use crate::fabric::ShmFabric;
 /// Maximum duration of one sleep. The death of a peer wakes a sleeper only where the kernel can wait for its mark, and
 /// nonsense in the wait word costs at most this time.
 const LONGEST: Duration = Duration::from_millis(100);
-/// Minimum interval between two control plane rounds that are caused by sleeping.
+/// Minimum interval between two control plane rounds that are caused by sleeping on the wait word.
 const PUMP_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum duration of one sleep while work requests wait for receives, because the peer does not ring when it posts a
 /// receive, or while control messages wait to be sent.

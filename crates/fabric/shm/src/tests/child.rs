@@ -146,7 +146,7 @@ fn writer(fabric: &mut ShmFabric, qp: QpId) {
     }
 }
 
-/// Copies every new value of word 0 of its region to word 0 of process 0's region, and sleeps in between.
+/// Copies each new value that it sees in word 0 of its region to word 0 of process 0's region, and sleeps in between.
 fn echo(fabric: &mut ShmFabric, qp: QpId) {
     let spec = RegionSpec { purpose: PURPOSE, writer: ProcessId(0), bytes: BYTES };
     let own = fabric.register(spec).unwrap();

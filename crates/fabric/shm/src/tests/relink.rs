@@ -12,7 +12,7 @@ use stentor_host::memfd;
 
 const QP: QpConfig = QpConfig::reliable(16, 4);
 
-/// Breaks the control connection of `fabric` to `peer`: at this end at once, at the other when it notices.
+/// Breaks the control connection of `fabric` to `peer`: at this end in its next round, at the other when it notices.
 fn sever(fabric: &mut ShmFabric, peer: u16) {
     fabric.control.peers[usize::from(peer)].link.as_mut().unwrap().dead = true;
 }

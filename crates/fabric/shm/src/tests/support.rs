@@ -14,7 +14,7 @@ use crate::{ShmConfig, ShmFabric};
 pub(super) const SERVICE: Service = Service(7);
 pub(super) const PURPOSE: Purpose = Purpose(3);
 pub(super) const BYTES: u64 = 4096;
-/// Time limit of all waits; only a hang exceeds it.
+/// Time limit of most waits; only a hang exceeds it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The directory of one test, which is removed with its contents when dropped.
