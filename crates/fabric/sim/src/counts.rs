@@ -19,7 +19,7 @@ macro_rules! counts {
                 vec![$(($crate::counts!(@name $field $($name)?), self.$field),)*]
             }
 
-            /// Adds the counts of another run.
+            /// Adds other counts.
             pub fn add(&mut self, other: &$type) {
                 $(self.$field += other.$field;)*
             }
@@ -36,7 +36,7 @@ counts! {
         /// processes (rule 1 of the contract).
         reordered_across_queue_pairs,
         /// Messages that executed after a message that was posted later on the same queue pair (rule 5 of the contract;
-        /// only where writes are unordered).
+        /// only where writes are unordered, or on unreliable queue pairs).
         reordered_on_one_queue_pair,
         /// Writes, received messages and results of READs that became visible in several steps (rule 2).
         torn_writes,

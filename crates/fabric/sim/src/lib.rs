@@ -21,11 +21,11 @@
 //!     }
 //! }
 //! ```
-//! [`World::run`] does this for a slice of [`Actor`]s. A process runs when something became visible in its memory, when
-//! a completion or an event arrived, after a step in which it worked, or when a timeout that it passed to `wait` has
-//! elapsed. Each time it runs after a scheduling delay, so that steps fall between the partial landings of a write. A
-//! harness may call [`World::wake_at`] to run a process at a given time. It calls [`World::stop_faults`] to end all
-//! faults before a phase in which it checks liveness.
+//! [`World::run`] does this for a slice of [`Actor`]s, but restarts no process. A process runs when something became
+//! visible in its memory, when a completion or an event arrived, after a step in which it worked, or when a timeout
+//! that it passed to `wait` has elapsed. Except after a timeout, it runs after a scheduling delay, so that steps fall
+//! between the partial landings of a write. A harness may call [`World::wake_at`] to run a process at a given time. It
+//! calls [`World::stop_faults`] to end all faults before a phase in which it checks liveness.
 //!
 //! # Faults
 //! [`NetworkModel`] has switches for the liberties that the contract leaves. [`Fault`]s affect processes and links;

@@ -111,7 +111,7 @@ pub(crate) struct LandingPlace {
 pub(crate) struct Delivery {
     pub(crate) to: ProcessId,
     pub(crate) life: u32,
-    /// Region in which received data lands; `None` for the notification of a WRITE.
+    /// Region in which received data lands; `None` for the notification of a WRITE and for an empty message.
     pub(crate) region: Option<u32>,
     /// The completion; `None` after it was reported.
     pub(crate) completion: Option<Completion>,

@@ -77,7 +77,8 @@ pub struct NetworkModel {
     /// Number of attempts after the first.
     pub rnr_retries: u32,
 
-    /// Rule 1: `true` if messages on one queue pair may overtake those on another between the same two processes.
+    /// Rule 1: `true` if messages on one queue pair may overtake those on another between the same two processes. Those
+    /// on an unreliable queue pair may then also overtake each other.
     pub reorder_across_queue_pairs: bool,
     /// Rule 2: probability that the words of a write (or READ or RECV) become visible in several steps, in any order.
     pub torn_writes: u32,

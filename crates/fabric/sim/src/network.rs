@@ -147,7 +147,7 @@ impl State {
         self.discard(id);
     }
 
-    /// Drops a message without an answer. The initiator's queue pair breaks after its retries.
+    /// Drops a message without an answer. The initiator's queue pair, if it is reliable, breaks after its retries.
     pub(crate) fn unanswered(&mut self, id: u32) {
         let message = self.messages.get(id);
         let end = End { process: message.from.0, qp: message.from_qp, connection: message.connection };
@@ -219,7 +219,7 @@ impl State {
         if !self.model.early_completions {
             at = at.max(visible_at);
         }
-        // If this end broke while refusing, there is no order of answers to keep.
+        // The answers of a queue pair arrive in the order in which they were sent.
         let qp = self.qp_mut(to, to_qp);
         qp.last_answer = qp.last_answer.max(at);
         let at = qp.last_answer;

@@ -69,7 +69,7 @@ pub(crate) struct Qp {
     pub(crate) recvs: VecDeque<PostedRecv>,
     pub(crate) tagged_recvs: VecDeque<PostedRecv>,
     pub(crate) unexpected: VecDeque<Unexpected>,
-    /// Messages that wait because an earlier message found no receive.
+    /// Messages that wait because the first of them found no receive.
     pub(crate) waiting: VecDeque<u32>,
     pub(crate) rnr_attempts: u32,
     /// `true` if a message of the peer was given up or refused: nothing after it executes.
@@ -79,11 +79,11 @@ pub(crate) struct Qp {
     /// Number of the peer's newest message that executed.
     pub(crate) executed: u64,
 
-    /// Time of the newest planned arrival of this end's messages, in nanoseconds.
+    /// Time of the newest planned arrival of this end's messages that stay in order, in nanoseconds.
     pub(crate) last_arrival: u64,
     /// Time at which this end's last answer arrives at the peer, in nanoseconds.
     pub(crate) last_answer: u64,
-    /// Time at which this process's CPU sees everything that the peer wrote through this queue pair, in nanoseconds.
+    /// Time at which this process's CPU sees all ordered data that the peer sent on this queue pair, in nanoseconds.
     pub(crate) visible_at: u64,
 }
 

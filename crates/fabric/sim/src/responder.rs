@@ -211,8 +211,8 @@ impl State {
         }
     }
 
-    /// Handles a missing receive: the message and all later ones wait, and are tried again. On an unreliable queue pair
-    /// the message is lost.
+    /// Handles a missing receive: the message and all later ones that may not overtake it wait, and are tried again. On
+    /// an unreliable queue pair the message is lost.
     fn not_ready(&mut self, id: u32) {
         let message = self.messages.get(id);
         if !message.reliable {
@@ -340,7 +340,7 @@ impl State {
         self.answer(id, Status::Success);
     }
 
-    /// Matches a new tagged receive with the oldest unexpected message that fits, if any.
+    /// Matches a new tagged receive with the oldest unexpected message that has a matching tag, if any.
     pub(crate) fn match_unexpected(&mut self, me: ProcessId, qp: QpId, recv: PostedRecv) {
         let (want, ignore) = recv.tag.unwrap_or((0, 0));
         let entry = self.qp_mut(me, qp);
@@ -361,8 +361,8 @@ impl State {
         self.receive(me, qp, recv, message.data, message.bytes, (Opcode::TaggedRecv, None, message.tag));
     }
 
-    /// Lands half of the words of a write, after everything that the NIC executed before it. Returns whether its key
-    /// permitted that.
+    /// Lands about half of the words of a write, after everything that the NIC executed before it. Returns whether its
+    /// key permitted that.
     pub(crate) fn land_half(&mut self, id: u32) -> bool {
         self.read_source(id);
         let message = self.messages.get(id);

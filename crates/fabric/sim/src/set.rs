@@ -539,5 +539,5 @@ impl State {
     }
 }
 
-/// Copies consist of whole words.
+/// A copy consists of whole words of 8 bytes.
 const _: () = assert!(WORD == 8);

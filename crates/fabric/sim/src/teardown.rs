@@ -9,8 +9,8 @@ use crate::rng::MILLION;
 use crate::state::State;
 
 impl State {
-    /// Makes everything visible at once that a NIC executed for a peer, in all regions, so that no later write is
-    /// visible without the earlier ones (rule 1 of the contract). Returns the number of writes.
+    /// Makes everything visible at once that a NIC executed in all regions that a peer may write, so that no later
+    /// write is visible without the earlier ones (rule 1 of the contract). Returns the number of writes.
     pub(crate) fn land_everything_of(&mut self, process: ProcessId, writer: ProcessId) -> u64 {
         let regions = &self.processes[process.index()].regions;
         let written = |region: &u32| regions[*region as usize].spec.writer == writer;

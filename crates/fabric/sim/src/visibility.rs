@@ -49,8 +49,8 @@ impl State {
             self.counts.late_writes += 1;
         }
         let overlap = self.overlap_visible_at(process, region, first, words);
-        // A torn write takes longer to land. A write that has to wait for an overlapping one, or long for another one,
-        // is therefore not torn: otherwise the queue of waiting writes would grow without bound.
+        // A torn write takes longer to land. A write that waits for an overlapping one, or for a long time for
+        // another one, is therefore not torn: otherwise the queue of waiting writes would grow without bound.
         let crowded = overlap > self.now || not_before > self.now + self.model.tear_gap.most_ns;
         at = at.max(not_before).max(overlap);
         let torn = words > 1 && !crowded && self.rng.chance(self.model.torn_writes);

@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Runs the world until the harness has something to do, at most until `until_ns`. Returns `None` if no event is
-    /// left before that time.
+    /// left up to that time.
     #[must_use]
     pub fn next(&self, until_ns: u64) -> Option<Due> {
         let mut state = self.state.borrow_mut();
@@ -123,7 +123,7 @@ impl World {
         self.state.borrow().processes[process.index()].up
     }
 
-    /// Makes the process run at `at_ns` at the latest, whatever it waits for.
+    /// Makes the process run at `at_ns` at the latest, whatever it waits for, unless it is stalled.
     pub fn wake_at(&self, process: ProcessId, at_ns: u64) {
         let mut state = self.state.borrow_mut();
         let at = at_ns.max(state.now);

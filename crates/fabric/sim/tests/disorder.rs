@@ -43,7 +43,7 @@ struct Sent {
     inbox: RegionId,
 }
 
-/// Returns two processes: one has posted 16 receives for one tag, and the other 16 messages.
+/// Returns two processes: one has posted 16 receives that match all tags below 256, and the other 16 messages.
 fn sixteen(disorders: Faults) -> Sent {
     let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
     let mut bed = disordered(2, 1, &model, disorders);
