@@ -34,8 +34,8 @@ pub(crate) unsafe fn query_port(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     if let Some(extended) = unsafe { extended(context) } {
-        // A provider that was built with older headers has a smaller structure, which lacks fields that lie further
-        // from its end.
+        // The structure grows at its front. A provider that was built with older headers has a smaller structure,
+        // which lacks the fields at the front.
         // SAFETY: `sz` lies directly in front of the context in every version.
         let bytes = unsafe { (*extended).sz };
         if bytes >= size_of::<verbs_context>() - offset_of!(verbs_context, query_port) {

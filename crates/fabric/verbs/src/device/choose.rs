@@ -23,8 +23,9 @@ pub struct Wanted {
     pub infiniband: Option<Ipv6Addr>,
     /// NUMA node whose devices are preferred if several are suitable.
     pub numa_node: Option<u32>,
-    /// NUMA node to which this process is bound; see [`own_node`](super::own_node). Used if `numa_node` is not set. It
-    /// decides only between ports of one network, because processes on different nodes must reach each other.
+    /// NUMA node to which this process is bound; see [`own_node`](super::own_node). Used if `numa_node` is not set. On
+    /// InfiniBand, it decides only between ports of one subnet, because processes on different nodes must reach each
+    /// other.
     pub own_node: Option<u32>,
 }
 
@@ -132,8 +133,8 @@ struct Candidate<'a> {
 ///    there is neither, any InfiniBand port.
 /// 3. RoCE v2 before InfiniBand before RoCE v1.
 /// 4. A routable GID before a link-local one.
-/// 5. A device on the configured NUMA node. If no node is configured, a device of the same network on the process's
-///    node.
+/// 5. A device on the configured NUMA node. If no node is configured, a device on the process's node; on InfiniBand
+///    only one of the same subnet.
 /// 6. The first by name, port and index.
 ///
 /// # Errors
@@ -181,7 +182,7 @@ impl Candidate<'_> {
 ///
 /// If the node is not configured, the candidate must also be in the same network as `first`, which would be chosen
 /// without this rule. On InfiniBand, that is known only if the subnet number is not the default one, which several
-/// subnets may have. On Ethernet, routers connect the networks.
+/// subnets may have. On Ethernet, routers are assumed to connect the networks.
 fn is_near(candidate: &Candidate<'_>, first: &Candidate<'_>, wanted: &Wanted) -> bool {
     let subnet = |c: &Candidate<'_>| (!c.gid.is_link_local()).then(|| c.gid.bytes.octets()[..8].to_owned());
     let is_reached = first.gid.kind != GidKind::Ib || subnet(first).is_some_and(|own| subnet(candidate) == Some(own));

@@ -19,14 +19,14 @@ pub struct VerbsConfig {
     /// Index of the GID in the port's table. `None` means that [`choose`](crate::device::choose) selects the GID by
     /// this process's address.
     pub gid_index: Option<u32>,
-    /// NUMA node whose devices are preferred. `None` prefers the node to which this process is bound, but only among
-    /// devices of one network, because processes on different nodes must reach each other.
+    /// NUMA node whose devices are preferred. `None` prefers the node to which this process is bound; on InfiniBand,
+    /// only among devices of one subnet, because processes on different nodes must reach each other.
     pub numa_node: Option<u32>,
     /// Payload of a packet, in bytes; the smaller value of both ends is used. `None` uses the port's MTU.
     pub mtu: Option<u32>,
     /// Timeouts, retries and depths. The number of outstanding READs is also limited by the devices of both ends.
     pub tuning: Tuning,
-    /// Requested length of inline data, in bytes; the device may grant another value.
+    /// Requested length of inline data, in bytes; the device may grant less.
     pub inline_bytes: u32,
     /// Number of entries of a completion queue. Further queues are created when queue pairs need more entries.
     pub completions: u32,

@@ -42,12 +42,13 @@ pub(super) struct Half {
     pub(super) peer: ProcessId,
     pub(super) config: QpConfig,
     queue: usize,
-    /// Queue pair of the current life; `None` between a break and the next life.
+    /// Queue pair of the current life; `None` before the first life, and between a break and the next life.
     pub(super) pair: Option<QueuePair>,
     pub(super) life: u16,
     pub(super) sends: Outstanding,
     pub(super) receives: Outstanding,
-    /// WRITEs that wait to be merged with adjoining ones. `None` if the owner does not allow merging.
+    /// WRITEs that wait to be merged with adjoining ones. `None` if the owner does not allow merging, or the
+    /// connection is unreliable.
     pub(super) holder: Option<Holder>,
     /// Registered memory for the inline data of the WRITEs in `holder`.
     pub(super) inline: Option<Region>,
@@ -149,7 +150,8 @@ impl VerbsDevice {
     }
 
     /// Translates a completion of the device into completions of the contract. Returns the number of completions
-    /// written to `out`. There are several for merged requests, and none for a request that is no longer outstanding.
+    /// written to `out`. There may be several for merged requests, and there are none for a request that is no longer
+    /// outstanding.
     fn sort(&mut self, raw: &WorkCompletion, out: &mut [Completion]) -> usize {
         let Name { receive, qp, life, sequence } = Name::decode(raw.id);
         let Some(half) = self.halves.get_mut(qp.index()).filter(|half| half.life == life) else { return 0 };
@@ -228,8 +230,8 @@ impl VerbsDevice {
         }
     }
 
-    /// Queries the state of the port, because not every device reports changes of it. If the query fails, the device
-    /// may be lost; otherwise the failure is ignored.
+    /// Queries the state of the port, because not every device reports changes of it. If the error of a failed query
+    /// shows that the device is gone, handles the loss. Ignores other errors.
     fn look(&mut self) {
         match self.context.port(self.place.port) {
             Err(error) if error.errno.is_gone() => self.lose(&error.errno.to_string()),

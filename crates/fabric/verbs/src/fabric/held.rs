@@ -9,8 +9,8 @@
 //! - The held WRITE is the last request of its queue pair: the next request either joins it or is posted after it.
 //! - All parts of the held WRITE are in the send queue ([`Outstanding`](super::outstanding::Outstanding)) and occupy
 //!   slots, although they are not posted to the device yet.
-//! - A part lies within the peer's region. A WRITE that the device would refuse is therefore never merged with other
-//!   WRITEs.
+//! - A part lies within the peer's region. A WRITE whose range the peer would refuse is therefore never merged with
+//!   other WRITEs.
 //! - Inline data stays in `short` if it is not longer than the device's limit for inline data. Longer data is stored in
 //!   registered memory, which is freed when the WRITE or a later request of the queue pair completes. If that memory
 //!   has no room, the part does not join.

@@ -2,8 +2,9 @@
 //! [`NetFabric`].
 //!
 //! The device transfers data without help of the process, even while the process is busy or stopped. A device reports
-//! its own completions but not a peer's WRITE. A sleeping process therefore wakes after the poll interval that
-//! [`arm`](Device::arm) sets, 1–4 ms, to check its memory. The interval grows while nothing completes.
+//! its own completions but not a peer's WRITE. A sleeping process to which peers may write therefore wakes after the
+//! poll interval that [`arm`](Device::arm) sets, 1–4 ms, to check its memory. The interval grows while nothing
+//! completes.
 
 mod config;
 mod ends;
@@ -97,7 +98,7 @@ pub struct VerbsDevice {
     /// `true` if a peer was granted the right to write to this process's memory. Such a write causes no completion in
     /// this process.
     watched: bool,
-    /// `true` if a write may have landed, or a completion or an event may have arrived, since [`arm`](Device::arm).
+    /// `true` if a write may have landed, or a completion may have arrived, since [`arm`](Device::arm).
     rung: bool,
     /// First error of a system call that was not reported yet.
     failure: Option<String>,

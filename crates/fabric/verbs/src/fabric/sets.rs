@@ -26,7 +26,7 @@ pub(super) struct SetEnd {
     list: Option<Region>,
 }
 
-/// Returns whether a switch can copy packets that are sent from this GID, which must be IPv4 packets.
+/// Returns whether a switch can copy packets that are sent from this GID: it copies only RoCE v2 packets over IPv4.
 pub(super) fn is_copied(gid: &Gid) -> bool {
     gid.kind == GidKind::RoceV2 && gid.bytes.to_ipv4_mapped().is_some()
 }

@@ -74,7 +74,7 @@ pub struct Endpoint {
     pub gid: Ipv6Addr,
     /// LID of the other end's port, which is the port's address within one InfiniBand subnet.
     pub lid: u16,
-    /// Largest packet payload that both ports support.
+    /// Path MTU: the smaller one of the MTUs of both ends.
     pub mtu: Mtu,
 }
 

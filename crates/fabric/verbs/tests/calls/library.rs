@@ -1,4 +1,4 @@
-//! Implements the functions of libibverbs and of a provider. Functions with an effect log their calls.
+//! Implements the functions of libibverbs and of a provider. Most functions log their calls.
 //!
 //! Polls that find nothing are not logged, because their number depends on timing.
 

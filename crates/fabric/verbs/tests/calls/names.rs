@@ -81,7 +81,7 @@ pub(crate) fn attributes(attr: &sys::ibv_qp_attr, mask: u32) -> String {
     all.join(", ")
 }
 
-/// Copies the attributes that the mask selects.
+/// Copies those attributes that the mask selects and the device uses.
 pub(crate) fn merge(own: &mut sys::ibv_qp_attr, attr: &sys::ibv_qp_attr, mask: u32) {
     if mask & sys::IBV_QP_ACCESS_FLAGS != 0 {
         own.qp_access_flags = attr.qp_access_flags;

@@ -141,7 +141,7 @@ fn lost(script: &mut Script<VerbsFabric>) {
     let qps = script.qps;
     script.pair.receive(0, qps[0], 220, span(script.regions[0], 0, 64));
     library::with(|device| device.event(0, sys::IBV_EVENT_DEVICE_FATAL, 0));
-    // Process 0 loses the queue pairs to the peer and the one to itself. The peer is notified of two.
+    // Process 0 loses the queue pair to the peer and the one to itself. The peer notices the loss of the former.
     script.pair.events([2, 1]);
     script.pair.completions(0, 1);
     troubles(script, 0);
