@@ -18,7 +18,7 @@ use compare_measure::{
 };
 use rusteron_client::{Aeron, AeronFragmentClosureAssembler, AeronHeader, AeronSubscription, Handlers};
 
-/// Maximum time that a process waits for any event.
+/// Maximum time that a process waits for a connection, or for a message outside round trips.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of fragments that one poll handles.
 const FRAGMENTS: usize = 64;
@@ -79,7 +79,7 @@ impl Taker {
 fn main() -> Result<()> {
     let Arguments { common: options, driver } = Arguments::parse();
     let aeron = Aeron::connect_dir(&driver)?;
-    // Each combination of payload size and number of outstanding messages has its own stream.
+    // Each combination of payload size (< 2 MiB) and number of outstanding messages (< 2048) has its own stream.
     let stream = (options.bytes as i32) << 11 | options.outstanding as i32;
     let channel = CString::new("aeron:ipc")?;
     if matches!(options.role, Role::Ping | Role::Pong) {

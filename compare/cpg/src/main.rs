@@ -18,8 +18,7 @@ use library::{Callbacks, Cpg, Handle, Name, OK, TRY_AGAIN};
 
 /// Number of members that must have joined before the first message is sent.
 const MEMBERS: usize = 3;
-/// Maximum time without an event, which is a message or a change of the membership. It holds while the group forms and
-/// while a receiver waits.
+/// Maximum time without a message or a change of the membership, while the group forms or a receiver waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The events that the library's callbacks have reported.

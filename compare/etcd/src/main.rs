@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 
-/// Maximum time for the cluster to elect a leader, and maximum time for a reply.
+/// Maximum time for the cluster to elect a leader, and maximum time without a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Parser)]

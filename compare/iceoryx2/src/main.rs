@@ -24,7 +24,7 @@ use iceoryx2::service::port_factory::publish_subscribe::PortFactory as Factory;
 
 /// Number of subscribers. The buffer of each has room for all outstanding messages.
 const SUBSCRIBERS: usize = 3;
-/// Maximum time without a message, and maximum time until the publisher exists.
+/// Maximum time without a message outside round trips, and maximum time until the publisher exists.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Service = Factory<ipc::Service, [u8], ()>;

@@ -124,7 +124,7 @@ impl Times {
         self.0.len() as u64
     }
 
-    /// Writes the times to the file of process `name`. Other processes see either no file or the complete file.
+    /// Writes the times to this process's file. Other processes see either no file or the complete file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -284,8 +284,8 @@ pub fn message(options: &Options) -> Vec<u8> {
 /// Loads every byte of a message.
 ///
 /// # Errors
-/// Returns an error if the length of the message or the sum of its words differs from that of [`message`], or if one of
-/// the last bytes does.
+/// Returns an error if the length of the message, the sum of its 64-bit words, or a byte after the last word differs
+/// from that of [`message`].
 #[inline]
 pub fn check(options: &Options, message: &[u8]) -> Result<()> {
     let (words, rest) = message.as_chunks::<8>();
@@ -312,9 +312,9 @@ pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     bail!("no message arrived in {LOOKS} polls")
 }
 
-/// Exchanges messages with another process. [`Role::Ping`] sends first and prints the row. The latency is half of the
-/// time that is left of a round trip after the cost of reading the clock is subtracted. Both processes call this
-/// function when they are connected.
+/// Exchanges messages with another process. [`Role::Ping`] sends first and prints the row. To get a latency, it
+/// subtracts the cost of one clock reading from a round trip and halves the rest. Both processes call this function
+/// when they are connected.
 ///
 /// # Errors
 /// Returns an error of `send` or `receive`. Also returns an error if the other process does not become ready, or if

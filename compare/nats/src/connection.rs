@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Maximum time for a server to start, and maximum time without an operation of the server.
+/// Maximum time for a server to start, and maximum time without bytes from the server.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of bytes of one read.
 const CHUNK: usize = 1 << 18;

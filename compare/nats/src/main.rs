@@ -1,8 +1,8 @@
 //! Sends messages through one NATS server (core, without JetStream) to three subscribers, one of which is the
 //! publisher.
 //!
-//! A subscriber waits in `read`, and the publisher in `poll`. The publisher has separate connections for publishing and
-//! for receiving, both of which it uses without blocking.
+//! The publisher waits in `poll`, and the other subscribers in `read`. The publisher has separate connections for
+//! publishing and for receiving, both of which it uses without blocking.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use connection::{Connection, PATIENCE, Said};
 
 const SUBSCRIBE: &str = "SUB compare 1\r\n";
-/// Maximum number of queued bytes at which the publisher adds another message.
+/// Number of queued bytes at which the publisher stops adding messages.
 const QUEUED: usize = 1 << 18;
 
 #[derive(Parser)]
