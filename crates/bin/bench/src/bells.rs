@@ -11,7 +11,7 @@ use super::shared_area::SharedArea;
 /// The processes for which this process has stored data, and the means to wake those that sleep.
 pub(super) struct Bells<'a> {
     area: &'a SharedArea,
-    /// Processes in whose memory this process has stored data since the last flush.
+    /// Processes for which this process has stored data since the last flush.
     touched: Vec<usize>,
     pause: Pause<'a>,
 }

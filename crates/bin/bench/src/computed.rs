@@ -29,8 +29,8 @@ pub(super) struct Computed {
     pub(super) share: f64,
     /// Number of messages without a path, because their reactions did not fit together. The row does not contain them.
     pub(super) dropped: u64,
-    /// Share of the measurements, from 0 to 1, that are excluded because the process was interrupted: its reaction took
-    /// longer than the pause of the other processes.
+    /// Share of the measurements, from 0 to 1, that are excluded because the measured process was interrupted: its
+    /// reaction took longer than the pause of the other processes.
     pub(super) interrupted: f64,
     /// Latency in microseconds of the same cluster with a processor for each process, measured in the same rounds: the
     /// median of the rounds' medians.

@@ -30,8 +30,8 @@ pub(super) const LENGTH: usize = AROUND + LINE_WORDS * WORD;
 pub(super) const MTU: usize = 4096;
 /// Number of datagrams per system call, as in the fabric.
 pub(super) const BATCH: usize = 32;
-/// Number of datagrams of a stream in flight, which the smallest receive buffers can hold. With shorter datagrams, more
-/// are in flight, but not more bytes.
+/// Number of datagrams of a stream in flight, which the smallest receive buffers can hold. On links with a smaller MTU,
+/// a stream of records has more datagrams in flight, but not more bytes.
 pub(super) const OUTSTANDING: u64 = 4 * BATCH as u64;
 /// UDP port of RoCEv2.
 const UDP_PORT: u16 = 4791;
@@ -182,7 +182,8 @@ impl Sockets {
         port.send_all(&packets.map(|(reader, bytes)| (&to[reader], bytes)))
     }
 
-    /// Receives up to a batch of packets without interpreting them. Returns the number of packets.
+    /// Receives up to a batch of datagrams. Gives their packets to `take` without interpreting them. Returns the number
+    /// of datagrams.
     pub(super) fn receive_packets(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
         self.port.receive(|arrival| take(arrival.transport))
     }

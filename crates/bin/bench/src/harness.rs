@@ -23,7 +23,7 @@ const MAX_MESSAGES: u64 = 1 << 20;
 const LEAST_ROUNDS: u32 = 3;
 
 /// Returns the payload sizes to measure, in bytes. `refuse` returns an error and a remedy for a size that is not
-/// possible.
+/// possible. The sizes of `--all` are not checked with `refuse`.
 pub(super) fn sizes(
     length: &BenchLength,
     refuse: impl Fn(usize) -> Option<(String, &'static str)>,

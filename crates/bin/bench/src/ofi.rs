@@ -50,7 +50,7 @@ pub(super) fn start(
     let config = OfiConfig::default();
     let config = OfiConfig {
         providers: vec![provider.to_owned()],
-        // The processes of a bench never sleep, so completion queues need no wait objects, which cost system calls.
+        // These processes never sleep, so completion queues need no wait objects, which cost system calls.
         waits: false,
         message_bytes: config.message_bytes.max(longest as u32),
         ..config

@@ -20,7 +20,8 @@ use super::datagrams::{AROUND, MTU, OUTSTANDING, Sockets};
 use super::lane::Lane;
 use super::shared_area::SharedArea;
 
-/// Length of the trailer of a packet, in bytes. The fabric's driver corrects the ICRC of packets in a run there.
+/// Length of the trailer of a packet, in bytes. The trailer takes the place of the ICRC, which the fabric's driver
+/// corrects in the packets of a run.
 const TAIL: usize = 4;
 /// Length of the header of a packet, in bytes. It equals the length of RoCEv2's headers of a WRITE. The last four bytes
 /// of the header are a CRC over the records.
@@ -288,7 +289,7 @@ fn word(record: &[u8], at: usize) -> u64 {
 }
 
 /// Returns the length of a record in whole lines, or `None` if its header is not complete. A header fits into a line.
-/// No record is longer than [`LONGEST`], whatever it claims.
+/// A header that claims a payload longer than [`LONGEST`] counts as one that claims [`LONGEST`].
 fn length(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= RECORD).then(|| (RECORD + word(bytes, 2).min(LONGEST) as usize).next_multiple_of(LINE))
 }

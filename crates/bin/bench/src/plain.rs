@@ -109,7 +109,7 @@ pub(super) fn hand_over(task: &Task<'_>) -> Result<u64, Failure> {
     Ok(now() - start)
 }
 
-/// Number of operations per sample of [`repeat`]. A single operation is shorter than the resolution of the clock.
+/// Number of operations per sample of [`repeat`]. A single operation may be shorter than the resolution of the clock.
 pub(super) const BATCH: u64 = 16;
 
 /// Repeats an operation in process 0, with one sample for each [`BATCH`].

@@ -12,7 +12,7 @@ use super::environment::Environment;
 use super::samples::{Percentile, Samples, median};
 use super::switch_report::SwitchReport;
 
-/// The best that the machine can do, measured in the same run.
+/// The best that the machine can do, measured in the same run, or a target for a figure in virtual time.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Bound {
     pub(super) what: String,
@@ -62,8 +62,8 @@ pub(super) struct Row {
     pub(super) msgs_per_s: Option<f64>,
     /// Rate in 10^6 bytes of payload per second.
     pub(super) mb_per_s: Option<f64>,
-    /// Figure of each round: the median latency if the row has a latency, otherwise messages per second. Empty if the
-    /// row has no rounds.
+    /// Figure of each round: messages per second if the main figure of the row is a rate, otherwise the median latency.
+    /// Empty if the row has no rounds.
     pub(super) of_rounds: Vec<f64>,
     /// Unit of `of_rounds`, or `None` if the row has no rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -207,7 +207,8 @@ pub(super) struct Trial {
     pub(super) counter_example: Option<String>,
     pub(super) messages: u64,
     pub(super) deliveries: u64,
-    /// Times from each leader's death to the first delivery of a message that was sent after it.
+    /// Times from the kill of a leader to the first delivery, in a later ballot, of a message that was sent after the
+    /// kill.
     pub(super) outage_ms: Vec<f64>,
     /// Times from each member's restart until it had caught up with the others.
     pub(super) rejoin_ms: Vec<f64>,

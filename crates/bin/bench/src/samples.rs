@@ -30,7 +30,7 @@ pub(super) struct Percentile {
     pub(super) count: u64,
 }
 
-/// Number of steps of a distribution for each halving of the share of latencies that remain above a step.
+/// Number of steps of a distribution in which the share of longer latencies halves.
 const TICKS: u32 = 5;
 
 /// Summary of latencies, in microseconds.

@@ -30,7 +30,8 @@ pub(super) trait Way {
     fn pause(&mut self, worked: bool) -> io::Result<()>;
 }
 
-/// One cache line of shared memory for each writer, reader and step.
+/// One cache line of shared memory for each writer, reader and step. A line holds only the beginning of a longer
+/// payload.
 pub(super) struct Lines<'a> {
     area: &'a SharedArea,
     processes: usize,

@@ -1,5 +1,5 @@
-//! The specification of one process of a bench, which its command line carries. All other data is in the shared memory,
-//! which is the standard input of the process.
+//! The specification of one process of a bench, which its command line carries. A key is in the environment. All other
+//! data is in the shared memory, which is the standard input of the process.
 
 use std::io;
 use std::net::IpAddr;

@@ -12,7 +12,7 @@ use stentor_support::{Failure, unique};
 use super::shared_area::{Command, Shape, SharedArea};
 use super::worker_spec::{Part, WorkerSpec, broken};
 
-/// Environment variable with the key of this bench's cluster, if its fabric needs one.
+/// Environment variable with the key of this bench's cluster, which some fabrics need.
 pub(super) const KEY: &str = "STENTOR_BENCH_KEY";
 /// Number of clusters that this conductor has started. Several run at the same time, and each needs its own directory.
 static STARTED: AtomicU32 = AtomicU32::new(0);

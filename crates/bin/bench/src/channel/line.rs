@@ -17,8 +17,7 @@ const SHORT_BYTES: usize = 4 << 10;
 const CREDIT_BYTES: usize = 8;
 
 /// Returns the largest number of messages of `bytes` in flight. Each end uses that many send buffers and receive
-/// buffers in turn. If the buffers exceeded a processor's caches, long messages would be slower than in a program that
-/// sends nothing else.
+/// buffers in turn. Long messages have fewer buffers, so that these fit into a processor's caches.
 #[inline]
 pub(super) fn window(bytes: usize) -> u64 {
     if bytes <= SHORT_BYTES { WINDOW } else { LONG_WINDOW }

@@ -172,8 +172,8 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     ))
 }
 
-/// Returns an entry for each measurement: each subject at each size in each pattern. The bound is not measured at fixed
-/// rates.
+/// Returns an entry for each measurement: each subject in a ping-pong at each size and in a stream of [`LARGE`]
+/// messages, and each channel at each size and fixed rate.
 fn all(args: &BenchChannel, clock: Grain) -> Vec<Measured> {
     let ways = |subject| {
         let (sizes, rates) = (args.size.iter().copied(), &args.rates.rate);
@@ -349,8 +349,8 @@ mod tests {
             let way = if bytes == LARGE { Way::Stream } else { Way::PingPong };
             Measured { subject, bytes, way, samples, rates: rates.to_vec() }
         };
-        // The machine becomes four times slower between the first two rows of the second round. Unpaired medians would
-        // give ratios of 1 and 6.
+        // The machine becomes four times slower in the second round, after the bound was measured. Unpaired medians
+        // would give ratios of 6 and 8 for the 8-byte messages.
         let all = [
             measured(Subject::Raw, 8, [1000, 1000, 4000], [0.0; 3]),
             measured(Subject::Raw, LARGE, [1; 3], [3000.0, 3000.0, 700.0]),

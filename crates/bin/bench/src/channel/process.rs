@@ -33,7 +33,7 @@ pub(in super::super) fn run(
     let (spec, me) = (worker.spec, worker.id());
     let Some(network) = network else {
         return play(worker, (None, every_byte), |phase| {
-            // Each phase has its own cluster, so that no process connects to a fabric of the previous phase.
+            // Each [`Kind::Open`] has its own cluster, so that no process connects to the previous fabric.
             let config = ShmConfig {
                 directory: spec.directory.clone(),
                 message_bytes: FABRIC_BYTES as u32,

@@ -11,7 +11,7 @@ use super::line::{Line, WINDOW, window};
 use super::talk::refused;
 use crate::fabric::expect_success;
 
-/// Region that the peer writes to.
+/// Region in which messages arrive.
 const TARGET: Purpose = Purpose(1);
 /// Region that messages are sent from.
 const STAGING: Purpose = Purpose(2);

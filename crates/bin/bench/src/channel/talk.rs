@@ -11,7 +11,7 @@ use super::super::plain::Exchange;
 use super::LARGE;
 
 /// Number of turns between two calls that handle the fabric's events. These turns take from some hundred microseconds
-/// to a few milliseconds, which is as often as the fabric requires the call.
+/// to a few milliseconds. The fabric requires the call at intervals of that length.
 const HOUSEKEEP_TURNS: u32 = 4096;
 
 /// Region from which messages are sent in place.

@@ -20,8 +20,8 @@ impl Ratio {
     /// for a 95 % interval. All values must be larger than 0.
     ///
     /// The ratio is the Hodges–Lehmann estimate for the logarithms. The interval is that of the Mann–Whitney test,
-    /// which makes no assumption about the distributions. At each end, the interval excludes the largest number of pair
-    /// ratios for which the extreme values of the test's statistic have a joint probability of at most 2.5 %.
+    /// which makes no assumption about the distributions. At each end, the interval excludes a number of pair ratios.
+    /// This number is the largest value of the test's statistic whose cumulative probability is at most 2.5 %.
     pub(super) fn of(before: &[f64], after: &[f64]) -> Option<Self> {
         if before.len().min(after.len()) < 4 {
             return None;
@@ -111,7 +111,7 @@ mod tests {
         assert!((1.15..1.25).contains(&ratio.value) && ratio.low > 1.15 && ratio.high < 1.3, "{ratio:?}");
     }
 
-    /// The interval contains the known ratio of samples from skewed distributions in at least 95 % of the cases.
+    /// The interval contains the known ratio of samples from skewed distributions in about 95 % of the cases.
     #[test]
     fn interval_contains_the_ratio_as_often_as_claimed() {
         let mut random = SplitMix64(11);

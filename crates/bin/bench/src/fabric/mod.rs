@@ -162,7 +162,7 @@ const ROWS: [(Kind, &str); 12] = [
     (Kind::StreamSend, "SEND/RECV, rate"),
 ];
 
-/// The length of one round.
+/// The number and the length of a row's rounds.
 #[derive(Clone, Copy, Debug)]
 struct Length<'a> {
     repeats: &'a Repeats,

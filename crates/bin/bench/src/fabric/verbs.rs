@@ -100,7 +100,7 @@ pub(super) fn device(worker: Worker<'_>, address: IpAddr) -> Result<VerbsFabric,
     VerbsFabric::start(net, VerbsConfig::default()).map_err(refused)
 }
 
-/// Parameters that all rows share and that do not depend on the fabric.
+/// Parameters that all rows share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// Longest payload, in bytes.
@@ -139,8 +139,8 @@ impl<F: Pair> Verbs<F> {
         let bytes = (AREA + longest) as u64;
         let target = fabric.register(RegionSpec { purpose: TARGET, writer: peer, bytes }).map_err(refused)?;
         fabric.grant(target, peer, Access::Write).map_err(refused)?;
-        // One buffer for each outstanding request, and a single one for all receives, as in perftest: their contents
-        // are ignored.
+        // One buffer for each outstanding request of a queue pair, and a single one for all receives, as in perftest:
+        // their contents are ignored.
         let places = u64::from(DEPTH + 1);
         let (place, writer) = (longest as u64, me);
         let spec = RegionSpec { purpose: STAGING, writer, bytes: place * places };
@@ -290,8 +290,8 @@ impl<F: Pair> Verbs<F> {
         self.post_inline(lane, words, |source| Verb::Write { source, target }, false, flush)
     }
 
-    /// Fills a buffer in registered memory with words of one value. The buffer is reused only after the previous
-    /// request with it has completed.
+    /// Fills a buffer in registered memory with words of one value. A queue pair reuses the buffer only after its
+    /// previous request with it has completed.
     #[inline]
     fn fill(&mut self, lane: Lane, words: usize, value: u64) -> Result<Source<'static>, Failure> {
         while self.queues[lane as usize].sends.free() == 0 {
@@ -313,8 +313,8 @@ impl<F: Pair> Verbs<F> {
         self.post(Lane::Reliable, verb, signalled, true)
     }
 
-    /// Posts a WRITE of `words` words of registered memory that never changes, or a SEND of them if `lane` is the queue
-    /// pair for SEND. Returns the number of the request.
+    /// Posts a WRITE of the first `words` words of registered memory, whatever they contain, or a SEND of them if
+    /// `lane` is the queue pair for SEND. Returns the number of the request.
     #[inline]
     pub(super) fn stream_region(
         &mut self,

@@ -29,7 +29,8 @@ pub(super) struct Load<F: FabricDiagnostics> {
     next: Option<(Vec<GroupId>, Vec<u8>, bool)>,
     /// Sequence of the last message that was sent.
     sequence: Option<u64>,
-    /// `true` if the client may be killed at any time. Its messages must then be in its history before they are sent.
+    /// `true` if the client may be killed at any time. Each message except the first must then be in the history before
+    /// it is sent.
     ahead: bool,
 }
 
@@ -82,8 +83,8 @@ impl<F: FabricDiagnostics> Load<F> {
         &mut self.own.recorder
     }
 
-    /// Runs one round of the loop. If `send` is set, the round sends the messages that are due. Otherwise it sends only
-    /// a message that the history already records.
+    /// Runs one round of the loop. If `send` is set, the round sends new messages as they are due. Otherwise it sends
+    /// only a message that the history already records.
     pub(super) fn round(&mut self, send: bool) -> Result<(), Failure> {
         let now = Instant::now();
         let mut worked = self.own.client.step();
@@ -96,7 +97,8 @@ impl<F: FabricDiagnostics> Load<F> {
         self.own.rest(worked, longest.max(Duration::from_micros(50)))
     }
 
-    /// Sends the messages that are due. Returns whether one was sent.
+    /// Sends a message if one is due or, without a fixed rate, up to [`AT_ONCE`] messages. Returns whether one was
+    /// sent.
     fn send_due(&mut self, now: Instant) -> Result<bool, Failure> {
         let Some(interval) = self.interval else {
             self.due = now + SLEEP;

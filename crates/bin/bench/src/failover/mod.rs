@@ -113,7 +113,8 @@ fn real(
     Ok((trial, outages, memory))
 }
 
-/// Returns the row, or `None` if no outage was found. The bound is the death of bare processes with `memory` bytes.
+/// Returns the row, or `None` if no outage was found. The bound is the time to detect the death of bare processes with
+/// `memory` bytes.
 fn row(args: &BenchFailover, outages: &Outages, memory: u64) -> Result<Option<Row>, Failure> {
     let mut samples = Samples::plain();
     samples.round(outages.ns.iter().copied());

@@ -1,5 +1,5 @@
-//! The client that may be killed. It joins, reports that it has joined, multicasts until its standard input ends, and
-//! waits for its outstanding messages.
+//! The client that may be killed. It joins, multicasts until its standard input ends, and waits for its outstanding
+//! messages. After its first multicast it reports that it has joined.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -18,7 +18,8 @@ use super::scene::Scene;
 use crate::args::{BenchFailover, Victims};
 use crate::pause::mode;
 
-/// Longest time to wait for one step of a round.
+/// Longest time without a delivery, and longest time to come to rest at the end. A process may take three times as long
+/// to join or to return.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Duration of the load before each kill, in milliseconds: the minimum, and the largest random addition.
 const CALM_MS: (u64, u64) = (100, 200);

@@ -20,7 +20,7 @@ use super::load::PAYLOAD_BYTES;
 const PACE_NS: u64 = 10_000;
 /// Length of the interval in which the leader crashes, in nanoseconds.
 const SPREAD_NS: u64 = 1_000_000;
-/// Longest time to wait for one step after the crash, in nanoseconds.
+/// Longest time from the crash to the delivery that ends the outage, in nanoseconds.
 const LONGEST_NS: u64 = 50_000_000;
 const SALT: u64 = 0x6661_696c_6f76_6572;
 

@@ -2,7 +2,8 @@
 //!
 //! The processes, the fan-out, and the ways to wait and to wake are those of the multicast. Each step consists only of
 //! the message's number, sent by a [`Way`]: a plain store to a cache line per writer, reader and step, or a datagram.
-//! There are no rings, no checksums and no order among messages, because there is one message at a time.
+//! The client's step also carries the payload, of which a cache line has only the beginning. There are no rings, no
+//! checksums and no order among messages, because there is one message at a time.
 
 use std::io;
 
@@ -16,7 +17,7 @@ use crate::args::Protocol;
 /// Description of the bound in shared memory.
 pub(super) const WHAT: &str = "the same chain of plain stores and loads by the same processes in the same wait mode";
 
-/// Step: a client's message to a member, as long as the payload.
+/// Step: a client's message to a member, with the payload.
 pub(super) const BODY: usize = 0;
 /// Step: a leader's timestamp to a follower.
 pub(super) const ASSIGN: usize = 1;
@@ -26,7 +27,8 @@ pub(super) const TIMESTAMP: usize = 2;
 pub(super) const ACK: usize = 3;
 /// Step: the report of a delivery to the client.
 pub(super) const DONE: usize = 4;
-/// First step from a leader to a follower with timestamps: all of them (V2), or those of one other group per step (V1).
+/// First of the steps with which a leader forwards timestamps to a follower, one for each group. V2 uses only the step
+/// of the leader's group, for all timestamps together. V1 uses the step of each other group, for its timestamp.
 pub(super) const VECTOR: usize = 5;
 
 /// Returns the number of lines that a chain needs.

@@ -182,7 +182,7 @@ impl<L: Lane> Stream<'_, L> {
         Ok(())
     }
 
-    /// Sends a record of each message to every follower of this leader's group.
+    /// Sends a record of message `n` to every follower of this leader's group.
     fn tell_followers(&mut self, step: usize, client: usize, n: u64) -> io::Result<()> {
         let me = self.task.me;
         (me + 1..me + self.replicas()).try_for_each(|follower| self.lane.put(follower, step, client, n, CONTROL_BYTES))

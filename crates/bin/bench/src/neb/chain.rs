@@ -1,8 +1,9 @@
 //! The bound on the latency of one broadcast: the same chain of steps, without the broadcast.
 //!
 //! The processes and the ways to wait and to wake are those of the broadcast. Each step consists only of the
-//! broadcast's number, sent by a [`Way`]. The measurement ends when the last receiver has delivered. The receiver then
-//! reports to the sender, which the figure does not include.
+//! broadcast's number, sent by a [`Way`], and of a payload where the broadcast transfers its value. The measurement
+//! ends when the last receiver has delivered. The receiver then reports to the sender, which the figure does not
+//! include.
 
 use std::io;
 

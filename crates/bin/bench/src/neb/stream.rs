@@ -37,8 +37,9 @@ fn slot_bytes(neb: &Neb) -> usize {
 }
 
 /// Returns the hosts where a receiver publishes its value, each with the processes that read the value there. In mode
-/// `all` the receiver publishes the value in its own memory, and all others read it. In mode `quorum` the receiver
-/// writes the value to each host, and without the fast path every process reads it at each host.
+/// `all` the receiver publishes the value in its own memory, and the other receivers read it. In mode `quorum` the
+/// receiver writes the value to each host. With the fast path, only the host reads it there. Without the fast path, the
+/// other receivers do.
 fn published(neb: &Neb, receiver: usize) -> Vec<(usize, Vec<usize>)> {
     let others: Vec<_> = (1..neb.processes()).filter(|other| *other != receiver).collect();
     let hosts = match neb.mode {

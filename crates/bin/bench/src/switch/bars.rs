@@ -4,7 +4,7 @@ use super::{FORWARD, MEMBERS, STEP};
 use crate::report::Row;
 use crate::switch_report::{Bar, Sender, SwitchReport};
 
-/// Largest time for a packet of 64 bytes to one receiver, all passes, in microseconds.
+/// Largest time that all passes of a packet of 64 bytes to one receiver may take, in microseconds.
 const STEP_US: f64 = 0.1;
 
 pub(super) fn judge(rows: &[Row], counted: &SwitchReport, release: bool) -> Vec<Bar> {

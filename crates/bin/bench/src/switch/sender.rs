@@ -1,6 +1,6 @@
 //! The packets that a sender transmits and receives for a message to n receivers, through the switch and by n WRITEs.
-//! The endpoints and the data plane run in one thread without sockets, and every packet is counted when it leaves and
-//! when it arrives.
+//! The endpoints and the data plane run in one thread without sockets. Every packet is counted that leaves the sender
+//! or arrives there.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

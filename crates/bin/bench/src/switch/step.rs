@@ -40,7 +40,7 @@ impl Scene {
         Ok(Scene { switch, bytes, psn: Psn::new(FIRST), receivers })
     }
 
-    /// Returns the time of a packet in microseconds, all passes.
+    /// Returns the mean time that all passes of a packet take, in microseconds.
     fn sample(&mut self) -> f64 {
         let packets = PASSES / u32::from(self.receivers);
         let since = Instant::now();

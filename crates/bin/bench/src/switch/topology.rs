@@ -21,7 +21,7 @@ const NUMBER: u16 = 1;
 const REST: Duration = Duration::from_millis(110);
 /// Number of control packets in a round.
 const CONTROLS: usize = 200;
-/// Number of times that all objects are created again.
+/// Number of times in a round that all queue pairs are created again.
 const ANEW: usize = 5;
 
 struct Scene {
@@ -73,8 +73,8 @@ impl Scene {
                 match member.hear().map_err(failed)? {
                     Some(Heard::Ready(_)) => ready += 1,
                     Some(Heard::Refused(why)) => return Err(failed(why)),
-                    // `hear` ignores the renewal of a former life. All members have just joined with their present
-                    // lives, so no renewal of those is expected. If one came, the time limit below would report it.
+                    // `hear` drops messages for former lives of the member. All members have just joined with their
+                    // present lives, so no renewal is expected. If one came, the time limit below would report it.
                     Some(Heard::Renew) | None => {}
                 }
             }

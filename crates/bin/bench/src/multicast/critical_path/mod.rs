@@ -7,10 +7,10 @@
 //! while its code and its own state are warm. A reaction is timed from the end of the flush that caused it. That time
 //! contains the hop and the rest of the polling round in which the write arrives.
 //!
-//! A message is then composed from one reaction of each process. A reaction begins when all its inputs have left their
-//! writers and the process has finished its earlier reaction ([`path`]). The latency is the longest such chain from the
-//! client's call to a delivery. To check the model, the latency of a client and a group of one is both computed and
-//! measured directly, in alternating rounds.
+//! A message is then composed from the reactions of each process to one message. A reaction begins when all its inputs
+//! have left their writers and the process has finished its earlier reaction ([`path`]). The latency is the longest
+//! such chain from the client's call to a delivery. To check the model, the latency of a client and a group of one is
+//! both computed and measured directly, in alternating rounds.
 //!
 //! The model assumes that
 //! - all writes of a flush arrive when the flush ends, so the first of several receivers is charged for all of them;
@@ -84,7 +84,7 @@ struct Subject {
     interrupted: u64,
 }
 
-/// Returns the largest number of marks of one process for one message.
+/// Returns the number of marks of one process for one message, on average, for which its log has room.
 fn most_entries(cluster: &Cluster) -> u64 {
     4 * cluster.processes() as u64 + 16
 }

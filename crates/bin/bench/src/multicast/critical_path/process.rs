@@ -14,8 +14,7 @@ use super::stamped::Stamped;
 use super::turns::Turns;
 use super::{COUNT, DELIVERED, ENTRY_WORDS, Kind};
 
-/// Number of sweeps, in which every process has a turn, between the last delivery of a message and the next message.
-/// Credits are returned meanwhile.
+/// Number of sweeps between the last delivery of a message and the next message. Credits are returned meanwhile.
 const SETTLING_SWEEPS: u64 = 3;
 
 type Fabric = Stamped<ShmFabric>;

@@ -8,7 +8,7 @@ use super::super::super::worker_spec::{Cluster, Task};
 
 /// Word of the first line: the process whose turn it is.
 const HOLDER: usize = 0;
-/// Word of the first line: the number of sweeps in which every process had a turn.
+/// Word of the first line: the number of times that the turn has passed to the first process of the order.
 const SWEEPS: usize = 1;
 /// Word of the first line: 1 if a leader has written to other processes in this pass of the leaders.
 const LED: usize = 2;
@@ -96,7 +96,7 @@ impl<'a> Turns<'a> {
         self.word(HOLDER).store(next as u64, Ordering::Release);
     }
 
-    /// Returns the number of sweeps in which every process had a turn.
+    /// Returns the number of times that the turn has passed to the first process of the order.
     pub(super) fn sweeps(&self) -> u64 {
         self.word(SWEEPS).load(Ordering::Relaxed)
     }
