@@ -30,8 +30,8 @@ use sending::Sending;
 use stentor_support::live::{self, Interrupt, Joining, Latency, Troubles, absent, begin_anew, unstarted};
 use stentor_support::{Failure, Level, Output, Verdict, counted};
 
-/// Longest time without progress in which the command, after one message is lost, still waits for the outcomes of the
-/// others. Their groups may still settle them.
+/// Longest time without progress before the command gives up the other messages once one is lost. Their groups may
+/// still settle them.
 const RESET: Duration = Duration::from_secs(2);
 /// Longest wait for input while nothing is outstanding. After that, the connections are handled again.
 const PATIENCE: Duration = Duration::from_millis(10);

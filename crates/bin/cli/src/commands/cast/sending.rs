@@ -34,7 +34,7 @@ impl<R: Copy + Ord> Sending<R> {
         self.under_way += 1;
     }
 
-    /// Ends a message. Returns the time at which the message was sent, or `None` if it had ended before.
+    /// Ends a message. Returns the time at which the message was sent, or `None` if no such message is in flight.
     pub(super) fn ended(&mut self, request: R) -> Option<Instant> {
         let at = match self.all.front()? {
             (first, _) if *first == request => 0,

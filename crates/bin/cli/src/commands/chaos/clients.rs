@@ -25,7 +25,8 @@ pub(super) trait Clients {
     /// Returns whether all clients count a member for flow control.
     fn count_on(&self, member: usize) -> bool;
 
-    /// Returns how many messages or calls have not ended. A client of a service that has no session counts as one more.
+    /// Returns how many messages some counted process has not delivered, or how many calls have not ended. A client of
+    /// a service that has no session counts as one more.
     fn outstanding(&self) -> usize;
 
     /// Returns how many messages or calls were begun.

@@ -33,7 +33,7 @@ impl Looks {
         Looks { last: Instant::now() }
     }
 
-    /// Advances the clock by the time since the last look.
+    /// Advances the clock by the time since the last look, but by at most [`MOST`]. Returns the clock's time.
     pub(super) fn look(&mut self, clock: &RunClock) -> u64 {
         let passed = self.last.elapsed();
         // Only whole milliseconds count now. The rest counts the next time.

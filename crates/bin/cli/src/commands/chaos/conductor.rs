@@ -37,8 +37,8 @@ const OPERATIONS_MS: u64 = 60_000;
 /// Time after which a member with a wrong clock must have stopped leading, if its group has had a majority of sound
 /// members for the whole time.
 const STEPS_BACK_MS: u64 = 4_000;
-/// Number of clock bounds for which other members may still use a reading from before a clock was corrected. They use
-/// the later of the last two readings, and readings arrive once in eight bounds.
+/// Time for which other members may still use a reading from before a clock was corrected, in multiples of the clock
+/// bound. They use the later of the last two readings, and readings arrive once in eight bounds.
 const REMEMBERED: u64 = 9;
 /// Beginning of the message in which a member reports its own wrong clock.
 const NAMED: &str = "the clock of this host is";
@@ -57,7 +57,8 @@ enum End {
     MendClock,
 }
 
-/// A failure that the run found: a hang, a member that does not return, or a process that ended.
+/// A failure that the run found: a hang, a member that does not return, a wrong clock without its consequences, a
+/// cluster that does not come to rest, or a process that ended.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Trouble {
     /// The kind of failure: `message`, `member`, `clock`, `rest` or `process`.
@@ -140,7 +141,8 @@ pub(super) struct Conductor<'a> {
     fleet: Fleet<'a>,
     board: Board,
     pollers: Vec<MemberPoller>,
-    /// For each member, the number of the last query before its state changed; only answers to later queries count.
+    /// For each member, the number of the last query before its process or its network was last restored. Only answers
+    /// to later queries make the member ready.
     asked: Vec<u64>,
     /// For each member, the faults that will end, each with the time of its end.
     ends: Vec<Vec<(u64, End)>>,
@@ -282,7 +284,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Stops a majority of the first group without recording it on the board.
+    /// Stops all members of the first group except one, without recording it on the board.
     fn plant(&mut self) -> Result<(), Failure> {
         self.played.faults.insert(schedule::name(Fault::Stop), 1);
         self.board.of(0).skip(1).try_for_each(|member| self.fleet.stop(member))

@@ -3,7 +3,7 @@
 /// Time without progress that counts as a hang.
 pub(super) const LIMIT_MS: u64 = 5000;
 
-/// The oldest message of a client that waits for progress.
+/// A client's oldest message or call without progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Waiting {
     /// The message's sequence number at its client; `None` if it found no room and was not sent.

@@ -18,7 +18,8 @@
 //! | move | the leader is asked to hand over, as by `leader move` | both members are sound |
 //!
 //! A stop or a cut ends before the load has filled half of a window or of a ring. A cut concerns the packets from or to
-//! one other process, or from or to all. A loss does not count in the budget.
+//! one other process, or from or to all. A loss does not count in the budget. No fault except a loss begins at a member
+//! that is cut.
 //!
 //! Cuts and losses affect datagrams only, not the TCP connections by which processes find each other.
 //!
@@ -28,7 +29,7 @@
 //! start is scheduled), `restarting` (started again), `returning` (continued, or no longer cut). A member is *sound*
 //! while it is `ready`, not cut, and its clock is right. A member in `starting`, `restarting` or `returning` becomes
 //! `ready` when it reports on its control socket that it has its group's state. In `restarting` and `returning`, every
-//! client must also count it for flow control.
+//! client of the multicast must also count it for flow control.
 //!
 //! # Budget
 //!

@@ -69,7 +69,7 @@ impl MemberPoller {
         Ok(MemberPoller { status, orders })
     }
 
-    /// Returns the answer of the process `pid` to a query later than the first `after`.
+    /// Returns the last answer if it is of the process `pid` and its query has a number above `after`.
     pub(super) fn standing(&self, pid: u32, after: u64) -> Option<Standing> {
         let status = lock(&self.status);
         let (_, standing, _) = status.said.as_ref().filter(|(asked, said, _)| *asked > after && said.pid == pid)?;
@@ -89,7 +89,7 @@ impl MemberPoller {
         lock(&self.status).asked
     }
 
-    /// Clears the status, because another process has taken the member's place.
+    /// Forgets the last answer and the requested network faults, because another process takes the member's place.
     pub(super) fn renew(&self) {
         let mut status = lock(&self.status);
         (status.said, status.wanted, status.done) = (None, None, false);

@@ -17,7 +17,7 @@ use stentor_support::live::{self, RunDirectory, unstarted};
 use super::PLACE;
 use crate::args;
 
-/// The most processes of a cluster, all of which share this host.
+/// The most members of a cluster, all of which share this host.
 const MOST_PROCESSES: usize = 100;
 /// The number of distinct address ranges. Concurrent runs use different ranges if their process ids differ by less than
 /// this number.

@@ -47,7 +47,7 @@ pub(super) fn name(fault: Fault) -> &'static str {
 }
 
 /// The longest durations of a stop and of a cut, and the bound of clocks. During a longer stop or cut, the messages
-/// that wait for the member would fill a window or a ring.
+/// that wait for the member would fill more than half of a window or of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bounds {
     pub(super) stop_ms: u64,

@@ -68,7 +68,8 @@ pub(super) fn all(
 const BRIEF: Duration = Duration::from_millis(200);
 
 /// Looks on this host for a member that was not found where the configuration and the directory say. Returns its
-/// answer, and a note about the process with its name that was found, which may belong to another cluster.
+/// answer. If a process with the name of the member was found, returns also a note about that process, which may belong
+/// to another cluster.
 pub(super) fn elsewhere(
     cluster: &Cluster<'_>,
     process: ProcessId,
@@ -89,7 +90,7 @@ pub(super) fn elsewhere(
     }
     let why = found.missed_by(&cluster.directory, &cluster.meeting);
     let note = why.map(|why| format!("it runs on this host, {place}: {why}"));
-    // The process at the member's address has explained why it cannot be asked. That reason is reported.
+    // The reason why the member could not be asked is known already. That reason is reported.
     if matches!(heard, Heard::Unknown(_)) {
         return (heard, note);
     }

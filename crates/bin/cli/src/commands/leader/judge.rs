@@ -117,8 +117,8 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
     format!("{text}{rest}{}", forgotten(group, members))
 }
 
-/// Returns a clause for a group that has lost its state because too many of its processes have ended, and with them
-/// their memory.
+/// Returns a clause for a group in which the memory of a majority has been lost, because the processes have ended. The
+/// clause is empty for other groups.
 fn forgotten(group: &str, members: &[&Member]) -> String {
     let down: Vec<_> = members.iter().filter(|member| member.state == "down").collect();
     let remember: Vec<_> = members.iter().filter(|member| member.remembers()).collect();

@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_millis(2);
 const BRIEF: Duration = Duration::from_millis(400);
 /// Time for which `leader move` waits for answers. It is longer, because the command needs the answer of every member.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause before a second query. That query is made if all members answered within this time but some group does not
-/// work.
+/// Pause before a second query. That query is made if some group does not work, although no member was silent or
+/// unknown and the first query took less than this time.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Time for which a request is repeated while it is refused for a temporary reason.
 const SOON: Duration = Duration::from_secs(2);
@@ -207,8 +207,9 @@ fn nominate(
     }
 }
 
-/// Returns the failure of a move for which the leader could not be asked. Either the leader is on another host, whose
-/// members this command cannot change, or its socket is not where this command looks.
+/// Returns the failure of a move for which the leader could not be asked. The leader may be on another host, whose
+/// members this command cannot change. On this host, its socket may not be where this command looks, it may not answer,
+/// or its process may have ended.
 fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
     let name = cluster.plan.name(leader);
     let place = cluster.config.display();

@@ -73,7 +73,7 @@ impl Shown {
         most.values().map(|unsettled| told_unsettled(group, unsettled)).collect()
     }
 
-    /// Returns the members that other members have stopped waiting for, each with those members.
+    /// Returns each member that others have stopped waiting for, with the names of these others.
     fn expelled(&self) -> BTreeMap<&str, Vec<&str>> {
         let mut expelled: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for member in &self.members {

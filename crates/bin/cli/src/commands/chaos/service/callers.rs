@@ -258,7 +258,7 @@ impl Clients for Callers<'_> {
         }
         let killed = caller.process.kill();
         killed.map_err(|error| broken(&caller.process.name, "cannot kill", &error))?;
-        // The next process of the client resolves its open calls.
+        // The next process of the client resolves those open calls that have a ticket.
         caller.open.clear();
         (caller.records, caller.joined, caller.again) = (None, false, Some(now + ms));
         Ok(true)

@@ -1,7 +1,8 @@
 //! A client of a service, as a process: one session, and threads that each make one call after the other.
 //!
 //! The client records each call before it sends the first message of the call, and records the outcome of the call
-//! afterwards. SIGTERM ends the calls. The end of standard input ends the process once all notifications have arrived.
+//! afterwards. SIGTERM ends the calls. The end of standard input ends the process after a pause, in which outstanding
+//! notifications can arrive.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ pub(in crate::commands::chaos) struct ClientSpec {
     /// The file that stores the session.
     pub(super) session: PathBuf,
     pub(super) seed: u64,
-    /// Mean time between two calls of a thread, in microseconds.
+    /// Mean pause of a thread before a call, in microseconds.
     pub(super) pause_us: u64,
     /// Once this file exists, the process kills itself right after it has sent a command. A kill from outside rarely
     /// hits that moment.

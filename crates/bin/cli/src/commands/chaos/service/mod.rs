@@ -2,7 +2,7 @@
 //!
 //! - Members are processes that run [a state machine](machine) in a [node].
 //! - Clients are [processes](client) with one session each and several threads that call at the same time. A client
-//!   that is killed is restarted, resumes its session, and resolves its open calls.
+//!   that is killed is restarted, resumes its session, and resolves its open calls that have a ticket.
 //! - The conductor starts the clients and follows their [records], see [`callers`].
 //! - At the end, [the judge](mod@judge) reads the commands that members applied and the calls of the clients.
 

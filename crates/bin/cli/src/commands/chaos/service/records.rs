@@ -92,7 +92,8 @@ pub(super) enum ClientRecord {
     },
     /// The ticket of a call, recorded before the command is sent.
     Ticket { call: u64, ticket: String },
-    /// End of a call. If the process that made the call was killed before, a later process of the session records it.
+    /// End of a call. If the process that made the call was killed before, a later process of the session records it,
+    /// provided that the call has a ticket.
     End { at: u64, call: u64, how: How },
     /// A notification.
     Note { at: u64, group: u16, place: Place },

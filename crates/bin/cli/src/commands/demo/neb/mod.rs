@@ -1,5 +1,5 @@
-//! `stentor demo --neb`: five real processes broadcast a text to each other. One of them sends different values to
-//! different processes.
+//! `stentor demo --neb`: five real processes. Four of them broadcast a text to each other. The fifth one lies; by
+//! default it sends different values to different processes.
 
 mod process;
 

@@ -30,7 +30,7 @@ pub(crate) const CLUSTER: &str = "demo-neb";
 /// process id is added.
 const PORT: u16 = 7101;
 
-/// Salt from which keys and addresses of the demonstration are derived.
+/// Salt of the demonstration's cluster.
 const SALT: u64 = 0x5354_454e_544f_5221;
 /// Time that a process waits for the switch before it broadcasts without it.
 const COPYING: Duration = Duration::from_secs(10);

@@ -33,8 +33,8 @@ pub(super) fn token(operation: &str) -> Option<u64> {
 /// Merges the inputs of the members of each group.
 ///
 /// # Errors
-/// Returns an error if two members differ, if one has skipped an input, if places do not rise, or if a replay of the
-/// inputs has other replies or notifications.
+/// Returns an error if two members differ, if one has skipped an input, if places do not rise, if a command occurs
+/// twice, or if a replay of the inputs has other replies, timers or notifications.
 pub(super) fn agreed(evidence: &Evidence) -> Result<Agreed, String> {
     let mut agreed = Agreed { groups: vec![GroupOrder::default(); usize::from(evidence.groups)] };
     let lives: Vec<_> = evidence.members.iter().map(|life| (life, runs(&life.records))).collect();
@@ -165,7 +165,8 @@ fn replay(value: &mut Registers, time: u64, told: &Told) -> Result<Vec<String>, 
     }
 }
 
-/// Checks that each command is in all its groups at one place, or in none, and that its client got the right answer.
+/// Checks that each command is in all its groups at one place, or in none, and that the outcome that its client knows
+/// agrees with this.
 pub(super) fn once(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<(), String> {
     let mut known = HashMap::new();
     for called in evidence.calls.iter().filter(|called| called.kind == CallKind::Command) {

@@ -50,7 +50,7 @@ pub(in crate::commands::chaos) struct ServiceCounts {
     /// Number of calls whose outcome a later process of the client has learned.
     resolved_later: u64,
     timers: u64,
-    /// Largest delay of a timer at the first member, in milliseconds.
+    /// Largest delay of a timer at the member at which it fires first, in milliseconds.
     latest_timer_ms: u64,
     notified: u64,
     missed: u64,

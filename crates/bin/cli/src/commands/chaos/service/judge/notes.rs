@@ -6,8 +6,8 @@ use super::{CallKind, ClientRecord, Evidence, How, ServiceCounts};
 
 /// Checks the notifications of each group to each process of each client.
 ///
-/// Only notifications after the answer to the process's `watch` count. Before that answer, a process that resumes a
-/// session may receive notifications that were meant for the previous process.
+/// Only notifications from places after the process's `watch` count. A process that resumes a session may receive
+/// earlier ones, which were meant for the previous process.
 pub(super) fn told(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<(), String> {
     let last =
         |life: &ClientLife| !evidence.clients.iter().any(|other| other.client == life.client && other.life > life.life);
