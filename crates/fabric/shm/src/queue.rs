@@ -120,7 +120,7 @@ pub enum Readiness {
     Ready,
     /// No receive is posted for the record, or the ring has no room.
     Wait,
-    /// The receive that is posted for the record is too short.
+    /// The receive that is posted for the record is too short. The ring has room for a record without payload.
     TooLong,
 }
 
@@ -152,15 +152,19 @@ impl Producer {
             }
         }
         let payload = header.payload_words();
-        if payload > 0 && u64::from(header.bytes) > self.shape.size(shared, self.sent).load(Ordering::Relaxed) {
-            return Readiness::TooLong;
-        }
-        let words = HEADER_WORDS + payload;
+        let is_too_long =
+            payload > 0 && u64::from(header.bytes) > self.shape.size(shared, self.sent).load(Ordering::Relaxed);
+        // The record that reports a message that is too long has no payload.
+        let words = HEADER_WORDS + if is_too_long { 0 } else { payload };
         if self.room() < words {
             // Acquire: the consumer's loads from the freed cells precede the stores into them.
             self.head_seen = shared[HEAD].load(Ordering::Acquire);
         }
-        if self.room() >= words { Readiness::Ready } else { Readiness::Wait }
+        match (self.room() >= words, is_too_long) {
+            (false, _) => Readiness::Wait,
+            (true, false) => Readiness::Ready,
+            (true, true) => Readiness::TooLong,
+        }
     }
 
     fn room(&self) -> u64 {
@@ -169,9 +173,8 @@ impl Producer {
         self.shape.ring.saturating_sub(used)
     }
 
-    /// Appends a record, whose payload words `payload` returns. The caller must have found it ready. A
-    /// [`RecordKind::TooLong`] record may be appended when the message is too long. If the ring has no room for it, the
-    /// consumer finds the queue garbled.
+    /// Appends a record, whose payload words `payload` returns. The caller must have found it ready. If it found the
+    /// message too long, it may append a [`RecordKind::TooLong`] record instead.
     #[inline]
     pub fn push(&mut self, shared: &[Word], header: Header, payload: impl Fn(usize) -> u64) {
         let at = |position: u64| self.shape.cell(shared, position);
@@ -299,6 +302,20 @@ mod tests {
         let header = consumer.peek(&memory).unwrap().unwrap();
         consumer.take(&memory, header, |_, word| assert_eq!(word, 1));
         assert_eq!(producer.readiness(&memory, send(40)), Readiness::Ready);
+    }
+
+    #[test]
+    fn record_of_a_long_message_waits_for_room_in_a_full_ring() {
+        let (memory, mut producer, mut consumer) = queue();
+        for bytes in [240, 240, 8] {
+            consumer.post(&memory, bytes);
+        }
+        producer.push(&memory, send(240), |_| 1);
+        producer.push(&memory, send(240), |_| 2);
+        assert_eq!(producer.readiness(&memory, send(9)), Readiness::Wait, "the ring is full");
+        let header = consumer.peek(&memory).unwrap().unwrap();
+        consumer.take(&memory, header, |_, word| assert_eq!(word, 1));
+        assert_eq!(producer.readiness(&memory, send(9)), Readiness::TooLong);
     }
 
     #[test]
