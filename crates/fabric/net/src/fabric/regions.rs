@@ -111,7 +111,9 @@ impl<D: Device> NetFabric<D> {
         let waits = if is_granted {
             self.fence(region, peer, true)? == Fence::Waits
         } else {
-            self.regions.fences.iter().any(|(of, from, _)| (*of, *from) == (region, peer))
+            // The fence may belong to a change of access whose new grant failed, which reports no event by itself.
+            let fence = self.regions.fences.iter_mut().rfind(|(of, from, _)| (*of, *from) == (region, peer));
+            fence.map(|(.., tells)| *tells = true).is_some()
         };
         if !waits {
             self.cm.tell(Event::Revoked { region, peer });
