@@ -35,6 +35,17 @@ pub struct SessionConfig {
     pub me: Option<ProcessId>,
 }
 
+impl SessionConfig {
+    fn check_names(&self) -> Result<(), SessionError> {
+        for (what, name) in [("cluster", &self.cluster), ("purpose", &self.purpose)] {
+            if name.is_empty() || name.len() > MAX_NAME {
+                return Err(SessionError::Name { what, name: name.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The identity of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionPeer {
@@ -137,6 +148,7 @@ impl ControlSession {
     /// # Errors
     /// [`SessionError::Name`] and [`SessionError::Dial`].
     pub fn dial(config: &SessionConfig, from: IpAddr, to: SocketAddr) -> Result<ControlSession, SessionError> {
+        config.check_names()?;
         let failed = |error: io::Error| SessionError::Dial { from, to, reason: error.to_string() };
         ControlSession::begin(config, connect(from, to).map_err(failed)?, true, failed)
     }
@@ -147,11 +159,6 @@ impl ControlSession {
         dialled: bool,
         failed: impl Fn(io::Error) -> SessionError,
     ) -> Result<ControlSession, SessionError> {
-        for (what, name) in [("cluster", &config.cluster), ("purpose", &config.purpose)] {
-            if name.is_empty() || name.len() > MAX_NAME {
-                return Err(SessionError::Name { what, name: name.clone() });
-            }
-        }
         let me = config.me.unwrap_or(NOBODY);
         let hello = Hello::of_purpose(&config.purpose, config.version, &config.cluster, me);
         let handshake = Handshake::new(stream, &hello, dialled).map_err(failed)?;
@@ -296,8 +303,9 @@ impl SessionListener {
     /// Begins to listen.
     ///
     /// # Errors
-    /// [`SessionError::Listen`]. If a name in `config` is invalid, [`accept`](Self::accept) drops every connection.
+    /// [`SessionError::Name`] and [`SessionError::Listen`].
     pub fn bind(config: SessionConfig, at: SocketAddr) -> Result<SessionListener, SessionError> {
+        config.check_names()?;
         let failed = |error: io::Error| {
             let in_use = error.kind() == io::ErrorKind::AddrInUse;
             SessionError::Listen { at, in_use, reason: error.to_string() }
@@ -443,6 +451,16 @@ mod tests {
         let long = SessionConfig { cluster: "c".repeat(65), ..config(None) };
         let refused = ControlSession::dial(&long, [127, 0, 0, 1].into(), "127.0.0.1:9".parse().unwrap());
         assert!(matches!(refused, Err(SessionError::Name { what: "cluster", .. })));
+    }
+
+    /// No peer could have such a name, so a listener with it would drop every connection.
+    #[test]
+    fn listener_with_an_invalid_name_is_refused() {
+        let bind = |config| SessionListener::bind(config, "127.0.0.1:0".parse().unwrap()).map(|_| ()).unwrap_err();
+        let empty = SessionConfig { purpose: String::new(), ..config(None) };
+        assert_eq!(bind(empty), SessionError::Name { what: "purpose", name: String::new() });
+        let long = SessionConfig { cluster: "c".repeat(65), ..config(None) };
+        assert_eq!(bind(long), SessionError::Name { what: "cluster", name: "c".repeat(65) });
     }
 
     #[test]
