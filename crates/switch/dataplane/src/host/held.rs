@@ -16,7 +16,7 @@ impl Held {
         Held { bytes: vec![0; bytes].into_boxed_slice(), first: 0, next: 0, pieces: 0 }
     }
 
-    /// Adds a piece. Returns its offset, or `None` if no contiguous room is left.
+    /// Adds a piece, which is not empty. Returns its offset, or `None` if no contiguous room is left.
     pub(super) fn put(&mut self, piece: &[u8]) -> Option<usize> {
         if self.pieces == 0 {
             (self.first, self.next) = (0, 0);
@@ -70,7 +70,7 @@ mod tests {
         for n in 0..20_000_u32 {
             draw = draw.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             if draw >> 31 == 0 {
-                let piece = vec![n as u8; (draw >> 8) as usize % 40];
+                let piece = vec![n as u8; 1 + (draw >> 8) as usize % 39];
                 match held.put(&piece) {
                     Some(at) => known.push_back((at, piece)),
                     None => {

@@ -240,7 +240,9 @@ impl Sender {
         if fits.is_none() && self.changes.len() == CHANGES {
             return Written::Full;
         }
-        let Some(at) = self.held.put(data) else { return Written::Full };
+        // A write without data needs no room. As a piece of zero length it would make the buffer look full.
+        let at = if data.is_empty() { Some(0) } else { self.held.put(data) };
+        let Some(at) = at else { return Written::Full };
         let va = fits.unwrap_or_else(|| {
             let va = self.list.of(targets);
             self.changes.push_back(self.list);
@@ -279,12 +281,14 @@ impl Sender {
             }
             Kind::Data { va, at, bytes, .. } => {
                 self.was_posted(bytes);
-                let behind = self.entries.range(self.posted..).find_map(|entry| match entry.kind {
-                    Kind::Data { at, .. } => Some(at),
-                    Kind::Link => None,
-                });
-                // The freed bytes stay intact until the next piece is added. The caller uses them only until then.
-                self.held.free(behind);
+                if bytes > 0 {
+                    let behind = self.entries.range(self.posted..).find_map(|entry| match entry.kind {
+                        Kind::Data { at, bytes: 1.., .. } => Some(at),
+                        _ => None,
+                    });
+                    // The freed bytes stay intact until the next piece is added. The caller uses them only until then.
+                    self.held.free(behind);
+                }
                 Some(Next { token, va, rkey: ANY_RKEY, data: self.held.get(at, bytes), signalled })
             }
         }
@@ -530,6 +534,20 @@ mod tests {
         assert_eq!(sender.write((2, false), &[target(2, 0)], &[2; 8]), Written::Full);
         while network.complete(&mut sender).is_some() {}
         assert_eq!(network.landed.last().unwrap().3, vec![1; 2048]);
+    }
+
+    /// A write without data needs no room, so it leaves the whole buffer to others while it waits.
+    #[test]
+    fn waiting_write_without_data_occupies_no_room() {
+        let (mut sender, mut network) = (sender(), Network::new());
+        assert!(write(&mut sender, &mut network, (1, true), &[target(1, 0)], &[]));
+        assert!(write(&mut sender, &mut network, (2, true), &[target(1, 0)], &[2; 2000]));
+        assert!(write(&mut sender, &mut network, (3, true), &[target(1, 0)], &[]));
+        assert!(write(&mut sender, &mut network, (4, true), &[target(1, 0)], &[4; 48]));
+        let told: Vec<_> = std::iter::from_fn(|| network.complete(&mut sender)).collect();
+        assert_eq!(told, [None, Some(1), Some(2), Some(3), Some(4)]);
+        let landed: Vec<_> = network.landed.iter().map(|(.., data)| data.clone()).collect();
+        assert_eq!(landed, [vec![], vec![2; 2000], vec![], vec![4; 48]]);
     }
 
     #[test]
