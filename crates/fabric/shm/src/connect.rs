@@ -57,11 +57,13 @@ impl ShmFabric {
         if let Some(reason) = self.control.peers[peer.index()].refused.take() {
             return Err(ConnectError::Refused { peer, reason });
         }
-        let qp = self.data.add_qp(Qp::new(peer, service, config));
         if peer == self.config.me {
-            self.tie(qp.index());
+            let queue = self.own_queue(config)?;
+            let qp = self.data.add_qp(Qp::new(peer, service, config));
+            self.tie(qp.index(), queue);
             return Ok(qp);
         }
+        let qp = self.data.add_qp(Qp::new(peer, service, config));
         self.control.expect_connections();
         self.offer(qp.index());
         Ok(qp)
@@ -77,17 +79,19 @@ impl ShmFabric {
     }
 
     pub(crate) fn reset_qp(&mut self, qp: QpId) -> Result<(), ConnectError> {
-        let state = self.data.qps.get(qp.index()).ok_or(ConnectError::UnknownQp(qp))?.state;
+        let Qp { state, peer, config, .. } = *self.data.qps.get(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
         if state != QpState::Error {
             return Err(ConnectError::NotBroken { qp, state });
         }
         // The peer must receive the withdrawal of the old end before the offer of the new one.
         self.report_broken();
-        self.data.qps[qp.index()].reset();
-        if self.data.qps[qp.index()].peer == self.config.me {
-            self.tie(qp.index());
+        if peer == self.config.me {
+            let queue = self.own_queue(config)?;
+            self.data.qps[qp.index()].reset();
+            self.tie(qp.index(), queue);
             return Ok(());
         }
+        self.data.qps[qp.index()].reset();
         self.control.expect_connections();
         self.offer(qp.index());
         Ok(())
@@ -97,18 +101,19 @@ impl ShmFabric {
         self.data.qps.iter().position(|qp| qp.peer == peer && qp.service == service)
     }
 
+    /// Allocates the queue of a queue pair that is connected to itself, and maps it for both ends. The caller does this
+    /// first: without a queue such a queue pair would wait for ever, because no peer connects later.
+    fn own_queue(&self, config: QpConfig) -> Result<[Mapping; 2], ConnectError> {
+        let shape = self.shape(config);
+        let made = make_queue(shape)
+            .and_then(|(queue, fd)| Ok([queue, Mapping::shared(fd.as_fd(), shape.words() as usize, false)?]));
+        made.map_err(|error| ConnectError::System { peer: self.config.me, reason: no_memory(error) })
+    }
+
     /// Connects a queue pair to itself.
-    fn tie(&mut self, index: usize) {
+    fn tie(&mut self, index: usize, [inbound, outbound]: [Mapping; 2]) {
         let (peer, config) = (self.data.qps[index].peer, self.data.qps[index].config);
         let shape = self.shape(config);
-        let tied = make_queue(shape).and_then(|(queue, fd)| {
-            let again = Mapping::shared(fd.as_fd(), shape.words() as usize, false)?;
-            Ok((queue, again))
-        });
-        let (inbound, outbound) = match tied {
-            Ok(tied) => tied,
-            Err(error) => return self.control.refuse_named(peer, &no_queue(error)),
-        };
         let qp = &mut self.data.qps[index];
         let mut consumer = Consumer::new(shape);
         for receive in &qp.receives {
@@ -131,7 +136,7 @@ impl ShmFabric {
             Ok(made) => made,
             Err(error) => {
                 self.control.next_offers = Some(Instant::now() + REFUSED_PAUSE);
-                return self.control.refuse_named(peer, &no_queue(error));
+                return self.control.refuse_named(peer, &format!("cannot be connected, because {}", no_memory(error)));
             }
         };
         let qp = &mut self.data.qps[index];
@@ -219,11 +224,8 @@ impl ShmFabric {
     }
 }
 
-fn no_queue(error: io::Errno) -> String {
-    format!(
-        "cannot be connected, because no memory for a queue can be allocated: {}",
-        OsError(error.raw_os_error()).with_remedy()
-    )
+fn no_memory(error: io::Errno) -> String {
+    format!("no memory for a queue can be allocated: {}", OsError(error.raw_os_error()).with_remedy())
 }
 
 fn make_queue(shape: Shape) -> io::Result<(Mapping, Arc<OwnedFd>)> {
