@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //! 1. The data plane has exactly the current generations and the configured sets. Each has its own `gid`. The next
-//!    generation of a set has another `gid` if another one is free.
+//!    generation of a set has another `gid` if another one is free. A `gid` is free again [`REST`] after its generation
+//!    has ended, because packets of that generation may arrive until then.
 //! 2. Each join is in at most one generation. The switch notifies the host of the beginning of this generation
 //!    ([`ToHost::Ready`]). It then notifies the host of its end ([`ToHost::Renew`]), unless the host has left, joined
 //!    again or disconnected.
@@ -32,6 +33,9 @@ const SETTLE: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(1);
 /// Minimum time from one generation of a set to the next.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Minimum time from the end of a generation to the next generation with the same `gid`. Only a switch with few sets
+/// has to wait for it.
+const REST: Duration = Duration::from_millis(100);
 /// Interval between checks of the data plane.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -71,6 +75,8 @@ pub(crate) struct Registry {
     count: u32,
     /// Number at which the search for a free set begins.
     next_gid: u16,
+    /// Time at which each `gid` that was used lately is free again; `None` while it has a generation.
+    rests: BTreeMap<u16, Option<u64>>,
     /// `true` if the sockets reveal the identifications of packets.
     sees_identifications: bool,
     looked: u64,
@@ -119,7 +125,8 @@ impl Group {
 
 impl Registry {
     pub(crate) fn new(sees_identifications: bool, start: u32) -> Registry {
-        Registry { groups: BTreeMap::new(), start, count: 0, next_gid: 0, sees_identifications, looked: 0 }
+        let (groups, rests) = (BTreeMap::new(), BTreeMap::new());
+        Registry { groups, start, count: 0, next_gid: 0, rests, sees_identifications, looked: 0 }
     }
 
     /// Handles the join of a host.
@@ -206,6 +213,7 @@ impl Registry {
         if looks {
             self.looked = now;
         }
+        self.let_rest(now, switch);
         let numbers: Vec<u16> = self.groups.keys().copied().collect();
         for number in numbers {
             let Some(group) = self.groups.get_mut(&number) else { continue };
@@ -221,6 +229,7 @@ impl Registry {
     }
 
     fn begin(&mut self, number: u16, now: u64, switch: &mut Switch, said: &mut Said) {
+        self.let_rest(now, switch);
         let Some(gid) = self.free_gid(switch) else { return };
         let Some(group) = self.groups.get_mut(&number) else { return };
         let waiting = group.joined.iter().flatten().filter(|joined| joined.waits);
@@ -250,6 +259,18 @@ impl Registry {
         }
         (group.gid, group.began, group.since) = (Some(gid), Some(now), None);
         self.next_gid = gid.wrapping_add(1);
+        self.rests.insert(gid, None);
+    }
+
+    /// Begins the rest of each `gid` whose generation has ended, and ends the rests that are over.
+    fn let_rest(&mut self, now: u64, switch: &Switch) {
+        let is_silent = |gid| switch.arrays().view(gid).is_some_and(|view| view.session.state == State::Silent);
+        self.rests.retain(|gid, until| {
+            if until.is_none() && is_silent(*gid) {
+                *until = Some(now + ns(REST));
+            }
+            until.is_none_or(|until| now < until)
+        });
     }
 
     /// Returns the next free set after the last one that was used.
@@ -257,7 +278,8 @@ impl Registry {
         let arrays = switch.arrays();
         let sets = arrays.sets();
         let free = |gid: &u16| arrays.view(*gid).is_some_and(|view| view.session.state == State::Silent);
-        (0..sets).map(|n| ((usize::from(self.next_gid) + n) % sets) as u16).find(free)
+        let mut gids = (0..sets).map(|n| ((usize::from(self.next_gid) + n) % sets) as u16);
+        gids.find(|gid| free(gid) && !self.rests.contains_key(gid))
     }
 }
 

@@ -24,8 +24,12 @@ fn join(rank: u8, life: u32) -> Join {
 
 impl Bed {
     fn new() -> Bed {
+        Bed::with_room(4)
+    }
+
+    fn with_room(sets: usize) -> Bed {
         let config = Config::new([127, 0, 1, 1].into(), [127, 0, 1, 2].into());
-        Bed { registry: Registry::new(false, 9), switch: Switch::new(config, 4), said: Vec::new(), now: MS }
+        Bed { registry: Registry::new(false, 9), switch: Switch::new(config, sets), said: Vec::new(), now: MS }
     }
 
     fn join(&mut self, session: SessionId, join: Join) -> Said {
@@ -194,6 +198,21 @@ fn outgrown_generation_ends_with_its_last_host() {
     bed.end(20);
     bed.end(21);
     assert_eq!(bed.sets(), []);
+}
+
+/// A switch with few sets has no other `gid`. Packets of the former generation may still arrive.
+#[test]
+fn only_gid_rests_before_its_next_generation() {
+    let mut bed = Bed::with_room(1);
+    let of = |rank, life| Join { size: 2, ..join(rank, life) };
+    bed.join(20, of(0, 1));
+    assert_eq!(ready(&bed.join(21, of(1, 1))).len(), 2);
+    bed.after(1000);
+    assert_eq!(renewed(&bed.join(20, of(0, 2))), [(21, 1)]);
+    assert!(bed.join(21, of(1, 2)).is_empty());
+    assert!(bed.after(99).is_empty());
+    let said = ready(&bed.after(1));
+    assert_eq!((said.len(), said[0].1.gid), (2, 0));
 }
 
 #[test]
