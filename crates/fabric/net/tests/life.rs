@@ -22,6 +22,7 @@ struct Script {
     opaque: bool,
     refuses: Option<&'static str>,
     broken: Vec<QpId>,
+    granted: Vec<(ProcessId, u64)>,
 }
 
 impl Script {
@@ -60,6 +61,10 @@ impl Transport for Script {
 
     fn next_broken(&mut self) -> Option<QpId> {
         self.broken.pop()
+    }
+
+    fn granted(&mut self, peer: ProcessId, key: u64) {
+        self.granted.push((peer, key));
     }
 }
 
@@ -180,6 +185,20 @@ fn ends_of_either_kind_meet_and_a_broken_one_begins_its_next_life() {
         pairing.at(B).connect(A, CONFIG).unwrap();
         pairing.until("the next life", |both| both.at(A).events.last().is_some_and(connected));
     }
+}
+
+/// A device that chooses keys may use a revoked key again, for the same region or another one.
+#[test]
+fn every_grant_is_reported_to_the_transport() {
+    let mut pairing = Pairing::new(|_| {});
+    let grant = |pairing: &mut Pairing, purpose, base| {
+        pairing.at(B).cm.grant(A, Purpose(purpose), RemoteKey { key: 9, base }, 64, Access::Write);
+        pairing.until("granted", |both| both.at(A).cm.remotes().resolve(B, Purpose(purpose)).is_some());
+    };
+    grant(&mut pairing, 4, 0x1000);
+    pairing.at(B).cm.revoke(A, Purpose(4), 9);
+    grant(&mut pairing, 5, 0x2000);
+    assert_eq!(pairing.at(A).transport.granted, [(B, 9); 2]);
 }
 
 #[test]

@@ -336,6 +336,7 @@ impl<S: Sets> ConnectionManager<S> {
             }
             Message::Grant { purpose, key, base, bytes, access } => {
                 let place = RemoteKey { key, base };
+                transport.granted(peer, key);
                 self.remotes.grant(peer, purpose, Granted { place, bytes, access });
             }
             Message::Revoke { purpose, key } => self.remotes.revoke(peer, purpose, key),

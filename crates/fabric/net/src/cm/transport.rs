@@ -1,6 +1,6 @@
 //! The interface between the connection manager and a device's ends of connections.
 
-use stentor_fabric::{QpId, Status};
+use stentor_fabric::{ProcessId, QpId, Status};
 
 use crate::message::End;
 
@@ -36,4 +36,10 @@ pub trait Transport {
 
     /// Returns the next end that broke by itself, once per life. All its outstanding completions can be polled.
     fn next_broken(&mut self) -> Option<QpId>;
+
+    /// Records that a peer has granted a region under a key, possibly one that it had revoked before. The grant is
+    /// usable after this call.
+    fn granted(&mut self, peer: ProcessId, key: u64) {
+        let _ = (peer, key);
+    }
 }

@@ -1,17 +1,18 @@
 //! Implements [`Transport`], by which the connection manager drives the ends of all connections, and defines the state
 //! that the ends share.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno as SystemError;
-use stentor_fabric::{Completion, QpId, Status};
+use stentor_fabric::{Completion, ProcessId, QpId, Status};
 use stentor_fabric_net::{End, Transport};
 
 use super::OfiDevice;
+use super::fenced::Fenced;
 use super::frame::FrameKind;
 use super::fresh_key;
 use super::life::{Life, Sizes};
@@ -30,7 +31,7 @@ pub(super) struct Shared {
     pub(super) ready: VecDeque<(Completion, Option<(u32, u64)>)>,
     pub(super) broken: VecDeque<QpId>,
     /// Keys of peers' regions that this process must not use any more.
-    pub(super) fenced: HashSet<u64>,
+    pub(super) fenced: Fenced,
     /// Confirmations of fences by peers, each as queue pair, life and key.
     pub(super) answered: Vec<(QpId, u32, u64)>,
     /// Memory of the regions, by region.
@@ -222,5 +223,11 @@ impl Transport for OfiDevice {
 
     fn next_broken(&mut self) -> Option<QpId> {
         self.shared.broken.pop_front()
+    }
+
+    fn granted(&mut self, peer: ProcessId, key: u64) {
+        if self.shared.fenced.remove(peer, key) {
+            self.ends.iter_mut().filter(|end| end.peer == peer).for_each(|end| end.refuse(key));
+        }
     }
 }

@@ -22,6 +22,7 @@
 
 mod config;
 mod ends;
+mod fenced;
 mod frame;
 mod life;
 mod post;
@@ -29,7 +30,7 @@ mod queue;
 mod regions;
 mod work;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,7 @@ use crate::memory::Registration;
 use crate::quirks::Quirks;
 pub use config::{OfiConfig, StartError};
 use ends::{QUEUE, Shared, Trouble};
+use fenced::Fenced;
 use queue::Qp;
 use regions::{Grant, Revocation, fresh_key};
 
@@ -161,7 +163,7 @@ impl Device for OfiDevice {
         let shared = Shared {
             ready: VecDeque::new(),
             broken: VecDeque::new(),
-            fenced: HashSet::new(),
+            fenced: Fenced::default(),
             answered: Vec::new(),
             memories: Vec::new(),
             rung: false,

@@ -320,7 +320,7 @@ impl Qp {
             if entry.state != State::Queued {
                 return;
             }
-            if entry.work.key().is_some_and(|key| shared.fenced.contains(&key)) {
+            if entry.work.key().is_some_and(|key| shared.fenced.contains(self.peer, key)) {
                 self.sends[self.next].state = State::Failing(Status::RemoteAccess);
                 return;
             }
@@ -543,7 +543,7 @@ impl Qp {
                 self.credits.extend(lengths);
             }
             FrameKind::Fence { key } => {
-                shared.fenced.insert(key);
+                shared.fenced.add(self.peer, key);
                 self.fences.push(key);
                 self.answer_fences();
             }
@@ -567,6 +567,13 @@ impl Qp {
             let completion = Completion { bytes: whole, imm, ..self.completion(id, Opcode::Recv, Status::Success) };
             shared.ready.push_back((completion, None));
         }
+    }
+
+    /// Fails requests that were queued with a key before the peer revoked it. They must not use a new grant with the
+    /// same key, which may be that of another region.
+    pub(super) fn refuse(&mut self, key: u64) {
+        let queued = |entry: &&mut Request| entry.state == State::Queued && entry.work.key() == Some(key);
+        self.sends.iter_mut().filter(queued).for_each(|entry| entry.state = State::Failing(Status::RemoteAccess));
     }
 
     /// Confirms the fences of regions on which no operation is outstanding any more.
@@ -665,12 +672,12 @@ fn send_piece(life: &mut Life, slot: usize, (local, imm): (Local, Option<u32>), 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
     use std::ptr::NonNull;
     use std::sync::Arc;
 
     use rustix::event::epoll;
 
+    use super::super::fenced::Fenced;
     use super::*;
 
     const MOST: usize = 1024;
@@ -679,7 +686,7 @@ mod tests {
         Shared {
             ready: VecDeque::new(),
             broken: VecDeque::new(),
-            fenced: HashSet::new(),
+            fenced: Fenced::default(),
             answered: Vec::new(),
             memories: Vec::new(),
             rung: false,
@@ -763,6 +770,17 @@ mod tests {
         assert_eq!((qp.alive, shared.broken.len()), (false, 1));
         qp.begin(None);
         assert_eq!((qp.adjoining(MOST), qp.is_full()), ((0, 0, false), false), "a new life has empty queues");
+    }
+
+    #[test]
+    fn request_with_a_revoked_key_fails_and_does_not_use_a_new_grant() {
+        let (mut qp, mut shared) = (queue(QpConfig::reliable(16, 0), &[true]), shared());
+        qp.refuse(2);
+        qp.report(&mut shared);
+        assert_eq!(told(&mut shared), [], "another key");
+        qp.refuse(1);
+        qp.report(&mut shared);
+        assert_eq!(told(&mut shared), [(0, Status::RemoteAccess)]);
     }
 
     #[test]
