@@ -92,7 +92,8 @@ pub struct Unanswered {
     pub path: Path,
     /// Length of the request, in bytes.
     pub bytes: u32,
-    /// Length of the longest request that the peer had answered on this connection, in bytes.
+    /// Length of the longest request with data in the same direction of which the peer had answered at least a packet
+    /// on this connection, in bytes.
     pub longest: u32,
 }
 

@@ -96,6 +96,23 @@ pub(crate) struct Cursor {
     pub(crate) packet: u32,
 }
 
+/// The longest requests that the peer has answered on a connection, in bytes. They are separate by the direction of the
+/// data, because each direction has a path of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Longest {
+    /// The longest request whose data went to the peer.
+    to_peer: u32,
+    /// The longest READ.
+    from_peer: u32,
+}
+
+impl Longest {
+    /// Returns the value for requests with data in the same direction.
+    fn like(&mut self, wqe: &Wqe) -> &mut u32 {
+        if wqe.kind == RequestKind::Read { &mut self.from_peer } else { &mut self.to_peer }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Requester {
     pub(crate) qp: QpId,
@@ -125,10 +142,11 @@ pub(crate) struct Requester {
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
     pub(crate) window: Window,
-    /// Length of the longest request that the peer has answered on this connection, in bytes.
-    pub(crate) longest: u32,
-    /// Length of the request that counts as unanswered since the queue pair broke, in bytes.
-    pub(crate) unanswered: Option<u32>,
+    /// The longest requests that the peer has answered on this connection.
+    pub(crate) longest: Longest,
+    /// Length of the request that counts as unanswered since the queue pair broke, and of the longest answered request
+    /// with data in the same direction, in bytes.
+    pub(crate) unanswered: Option<(u32, u32)>,
     pub(crate) timers: Timers,
 }
 
@@ -214,7 +232,7 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             window: Window::new(1),
-            longest: 0,
+            longest: Longest::default(),
             unanswered: None,
             timers: Timers::default(),
         }
@@ -226,7 +244,7 @@ impl Requester {
         (self.next_psn, self.una, self.sent) = (psn, psn, psn);
         (self.retries, self.rnr_retries) = (sending.retries, sending.rnr_retries);
         self.window = Window::new(sending.window);
-        (self.sending, self.longest, self.unanswered) = (sending, 0, None);
+        (self.sending, self.longest, self.unanswered) = (sending, Longest::default(), None);
         self.timers = Timers { patience: FIRST_PATIENCE, ..Timers::default() };
     }
 
@@ -351,7 +369,8 @@ impl Requester {
     /// Removes the completed front of the queue.
     pub(crate) fn finish(&mut self, completions: &mut CompletionQueue) {
         let Some(wqe) = self.queue.pop_front() else { return };
-        self.longest = self.longest.max(wqe.bytes);
+        let longest = self.longest.like(&wqe);
+        *longest = wqe.bytes.max(*longest);
         if wqe.signalled {
             completions.send(self.qp, wqe.id, wqe.opcode(), Status::Success, self.head);
         }
@@ -368,8 +387,12 @@ impl Requester {
     pub(crate) fn fail(&mut self, first: Status, completions: &mut CompletionQueue) {
         let mut status = first;
         let long = first == Status::RetryExceeded || self.is_waiting() && self.timers.patience >= LONG;
-        let front = self.queue.front().filter(|_| long);
-        self.unanswered = self.unanswered.or(front.map(|front| front.bytes));
+        if let Some(front) = self.queue.front().filter(|_| long && self.unanswered.is_none()) {
+            // If a packet of this request was answered, packets of its length do pass.
+            let is_begun = front.first.is_before(self.una);
+            let longest = if is_begun { front.bytes } else { *self.longest.like(front) };
+            self.unanswered = Some((front.bytes, longest));
+        }
         for wqe in self.queue.drain(..) {
             for id in self.folded.drain(..wqe.folded as usize).chain([wqe.id]) {
                 completions.send(self.qp, id, wqe.opcode(), status, self.head);

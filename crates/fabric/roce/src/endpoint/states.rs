@@ -111,8 +111,8 @@ impl Endpoint {
     #[must_use]
     pub fn unanswered(&self, id: QpId) -> Option<Unanswered> {
         let qp = self.qps.get(id.index())?;
-        let (path, bytes) = qp.path.zip(qp.requester.unanswered)?;
-        Some(Unanswered { path, bytes, longest: qp.requester.longest })
+        let (path, (bytes, longest)) = qp.path.zip(qp.requester.unanswered)?;
+        Some(Unanswered { path, bytes, longest })
     }
 
     /// Any state → Reset: empties the queues without completions. Completions that were not polled yet remain, but do

@@ -16,8 +16,8 @@
 //! # Invariants
 //! - A limit is below the path MTU of the queue pair that broke, and at least the smallest path MTU.
 //! - A broken queue pair causes no suspicion if its unanswered packet would also fit the smaller path MTU, or if a
-//!   packet of the same length was answered before. If the path has changed since that answer, the next connection
-//!   detects it.
+//!   packet of the same length in the same direction was answered before. If the path has changed since that answer,
+//!   the next connection detects it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
