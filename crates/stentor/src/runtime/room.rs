@@ -30,6 +30,9 @@ pub struct Room {
     pub available: Option<u64>,
     /// `MemTotal` of the machine, in bytes.
     pub total: Option<u64>,
+    /// Rest of the machine's commit limit, in bytes; `None` unless the kernel accounts strictly
+    /// (`vm.overcommit_memory` = 2). Beyond the limit, the first access to a page of shared memory fails with SIGBUS.
+    pub uncommitted: Option<u64>,
     /// Quota of the control group; `None` if no group limits this process, or if it is unknown.
     pub quota: Option<Quota>,
 }
@@ -53,6 +56,7 @@ impl Shortage {
             Some(quota) if self.room.is_tighter(quota) => {
                 format!("{lower}, or raise the limit where the container or service is started")
             }
+            _ if self.room.is_strict() => format!("{lower}, or raise vm.overcommit_ratio (`sysctl`)"),
             _ => format!("{lower}, or end other programs"),
         }
     }
@@ -64,6 +68,10 @@ impl fmt::Display for Room {
             (Some(quota), ..) if self.is_tighter(quota) => {
                 let (left, limit, file) = (Bytes(quota.left), Bytes(quota.limit), quota.file.display());
                 write!(f, "its control group has {left} left of {limit} ({file})")
+            }
+            _ if self.is_strict() => {
+                let left = Bytes(self.uncommitted.unwrap_or(0));
+                write!(f, "this machine has {left} left of its commit limit (vm.overcommit_memory is 2)")
             }
             (_, Some(available), Some(total)) => {
                 write!(f, "this machine has {} available of {}", Bytes(available), Bytes(total))
@@ -80,19 +88,32 @@ impl Room {
         Room::below(Path::new("/"))
     }
 
-    /// Examines the files of the kernel below `root`: `proc/meminfo`, `proc/self/cgroup` and `sys/fs/cgroup`.
+    /// Examines the files of the kernel below `root`: `proc/meminfo`, `proc/sys/vm/overcommit_memory`,
+    /// `proc/self/cgroup` and `sys/fs/cgroup`.
     #[must_use]
     pub fn below(root: &Path) -> Room {
         let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
         let of = |name: &str| kib(&meminfo, name);
-        Room { available: of("MemAvailable:"), total: of("MemTotal:"), quota: quota(root) }
+        let mode = fs::read_to_string(root.join("proc/sys/vm/overcommit_memory")).unwrap_or_default();
+        let limits = of("CommitLimit:").zip(of("Committed_AS:")).filter(|_| mode.trim() == "2");
+        let uncommitted = limits.map(|(limit, committed)| limit.saturating_sub(committed));
+        Room { available: of("MemAvailable:"), total: of("MemTotal:"), uncommitted, quota: quota(root) }
     }
 
     /// Returns the number of bytes that a new process can use; `None` if it is unknown.
     #[must_use]
     pub fn left(&self) -> Option<u64> {
         let quota = self.quota.as_ref().map(|quota| quota.left);
-        self.available.into_iter().chain(quota).min()
+        self.of_machine().into_iter().chain(quota).min()
+    }
+
+    fn of_machine(&self) -> Option<u64> {
+        self.available.into_iter().chain(self.uncommitted).min()
+    }
+
+    /// Returns whether the commit limit is tighter than the memory of the machine.
+    fn is_strict(&self) -> bool {
+        self.uncommitted.is_some() && self.uncommitted == self.of_machine()
     }
 
     /// Checks whether `needed` bytes are left. Unknown values are not a reason to refuse.
@@ -107,7 +128,7 @@ impl Room {
     }
 
     fn is_tighter(&self, quota: &Quota) -> bool {
-        self.available.is_none_or(|available| quota.left <= available)
+        self.of_machine().is_none_or(|left| quota.left <= left)
     }
 }
 
@@ -225,7 +246,7 @@ mod tests {
     fn without_control_groups_the_machine_counts() {
         let root = root(&[]);
         let room = Room::below(&root);
-        assert_eq!(room, Room { available: Some(8 * GIB), total: Some(16 * GIB), quota: None });
+        assert_eq!(room, Room { available: Some(8 * GIB), total: Some(16 * GIB), uncommitted: None, quota: None });
         assert_eq!(room.check(8 * GIB), Ok(()));
         let shortage = room.check(8 * GIB + 1).unwrap_err();
         assert_eq!(
@@ -233,6 +254,22 @@ mod tests {
             "its limits need 8.0 GiB of memory, and this machine has 8.0 GiB available of 16.0 GiB"
         );
         assert!(shortage.remedy().ends_with("end other programs"), "{}", shortage.remedy());
+    }
+
+    /// Memory that exists is of no use beyond the commit limit: the process would end by SIGBUS.
+    #[test]
+    fn strict_accounting_leaves_the_rest_of_the_commit_limit() {
+        let meminfo = format!("{MEMINFO}CommitLimit:     4194304 kB\nCommitted_AS:    3145728 kB\n");
+        let left = |mode: &str| {
+            let root = TempDir::with_lines(&[("proc/meminfo", &meminfo), ("proc/sys/vm/overcommit_memory", mode)]);
+            let room = Room::below(&root);
+            (room.left(), room.check(9 * GIB).unwrap_err())
+        };
+        assert_eq!((left("0\n").0, left("1\n").0), (Some(8 * GIB), Some(8 * GIB)));
+        let (strict, shortage) = left("2\n");
+        assert_eq!(strict, Some(GIB));
+        assert!(shortage.to_string().contains("1.0 GiB left of its commit limit"), "{shortage}");
+        assert!(shortage.remedy().ends_with("raise vm.overcommit_ratio (`sysctl`)"), "{}", shortage.remedy());
     }
 
     #[test]
