@@ -106,6 +106,8 @@ struct Peer {
     claim: Option<Claim>,
     doubt: u64,
     stands: bool,
+    /// `true` once the peer was seen to beat.
+    has_beaten: bool,
     /// Mask of the members that the peer sees alive.
     sees: u64,
     /// Bit of the peer in a mask of members.
@@ -171,6 +173,7 @@ impl Heartbeat {
             claim: None,
             doubt: 0,
             stands: true,
+            has_beaten: false,
             sees: 0,
             bit: bit(process),
             linked: true,
@@ -219,7 +222,9 @@ impl Heartbeat {
     pub fn observe(&mut self, process: ProcessId, beat: &Beat) -> Result<(), BeatError> {
         let peer = self.peers.iter_mut().find(|peer| peer.process == process);
         let peer = peer.ok_or(BeatError::NotAPeer { process })?;
-        if peer.detector.observe(beat, self.now, &self.bounds) {
+        let is_ignored = peer.detector.observe(beat, self.now, &self.bounds);
+        peer.has_beaten |= peer.detector.life == Life::Alive;
+        if is_ignored {
             return Ok(());
         }
         (peer.doubt, peer.stands, peer.sees) = (beat.doubt, beat.stands == 1, beat.sees);
@@ -306,7 +311,7 @@ impl Heartbeat {
     /// is not a member or was never seen to beat.
     #[must_use]
     pub fn stands(&self, process: ProcessId) -> bool {
-        self.peers.iter().any(|peer| peer.process == process && peer.stands && peer.detector.life != Life::Unheard)
+        self.peers.iter().any(|peer| peer.process == process && peer.stands && peer.has_beaten)
     }
 
     /// Returns the silence after which another member is suspected at present, or `None` if the process is not one.

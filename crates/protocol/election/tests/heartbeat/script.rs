@@ -57,6 +57,7 @@ fn first_member_waits_for_one_longest_timeout() {
     let mut one = One::new(0);
     assert_eq!(one.run(64, &[1]), [Change::Pending]);
     assert_eq!(one.run(3, &[1]), [leader(1, 0)]);
+    assert_eq!([1, 2].map(|n| one.heartbeat.stands(P[n])), [true, false], "the other member was never seen to beat");
 }
 
 #[test]
