@@ -23,17 +23,18 @@ const MAX_MESSAGES: u64 = 1 << 20;
 const LEAST_ROUNDS: u32 = 3;
 
 /// Returns the payload sizes to measure, in bytes. `refuse` returns an error and a remedy for a size that is not
-/// possible. The sizes of `--all` are not checked with `refuse`.
+/// possible.
 pub(super) fn sizes(
     length: &BenchLength,
     refuse: impl Fn(usize) -> Option<(String, &'static str)>,
 ) -> Result<Vec<usize>, Failure> {
-    if length.all {
-        return Ok((3..=16).map(|shift| 1 << shift).collect());
-    }
-    match length.size.iter().find_map(|size| refuse(*size)) {
-        Some((what, remedy)) => Err(Failure::usage(what, "--size", remedy)),
-        None => Ok(length.size.clone()),
+    let (sizes, place) = match length.all {
+        true => ((3..=16).map(|shift| 1 << shift).collect(), "--all"),
+        false => (length.size.clone(), "--size"),
+    };
+    match sizes.iter().find_map(|size| refuse(*size)) {
+        Some((what, remedy)) => Err(Failure::usage(what, place, remedy)),
+        None => Ok(sizes),
     }
 }
 
