@@ -249,7 +249,8 @@ impl Step {
             }
             Fault::Loss => {
                 let it = &board.members()[any];
-                (it.state == State::Ready && !it.lossy).then_some(any)
+                // The losses of a cut member would replace its cut.
+                (it.state == State::Ready && !it.cut && !it.lossy).then_some(any)
             }
             _ => {
                 // While a clock is wrong, the faults of its group target the member with that clock. A group of three
@@ -309,7 +310,10 @@ mod tests {
                     Fault::Clock => board.set_wrong(now, member, true),
                     Fault::Client => {}
                     Fault::Cut => board.set_cut(now, member, true),
-                    Fault::Loss => board.set_lossy(member, true),
+                    Fault::Loss => {
+                        assert!(!board.members()[member].cut, "a cut member has no losses");
+                        board.set_lossy(member, true);
+                    }
                     Fault::Move => assert_ne!(Some(member), leaders[board.members()[member].group]),
                 }
                 ends.push((now + played.ms + world.below(3000), member, played.fault));
