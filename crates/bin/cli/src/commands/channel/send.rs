@@ -6,7 +6,7 @@ use stentor_support::Failure;
 
 use super::line::Line;
 use super::stream::{Filled, Source};
-use super::words::{Whole, Words};
+use super::words::{DATA, Whole, Words};
 
 /// The next message to send.
 enum Next {
@@ -36,7 +36,9 @@ pub(super) fn run<F: FabricDiagnostics>(
         if let Some(message) = current.take_if(|message| line.send(message)) {
             worked = true;
             if matches!(next, Next::Data) {
-                bar.inc(message.len() as u64 - 1);
+                // The header is no part of the stream.
+                let data = if message.first() == Some(&DATA) { message.len() as u64 - 1 } else { 0 };
+                bar.inc(data);
                 source.used(message);
             }
             if let Next::End(whole) = next {
