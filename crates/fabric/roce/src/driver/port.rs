@@ -55,7 +55,7 @@ pub struct PortCounters {
     pub full: u64,
     /// Received packets that the kernel dropped for lack of buffer space. The kernel reports drops with the next packet
     /// that fits, so drops after the last received packet are not included. It can report fewer than 2^32 drops between
-    /// two received packets. For an endpoint beside the main one: packets for which its queue had no room.
+    /// two received packets. Packets for which the queue of an endpoint beside the main one had no room count, too.
     pub overflowed: u64,
 }
 
@@ -289,7 +289,7 @@ impl Port {
         self.receive_within(&mut Budget { packets: usize::MAX, bytes: usize::MAX }, take)
     }
 
-    /// Receives the packets of one batch until the budget is spent. The datagram that exceeds the budget is still
+    /// Receives packets until the batch ends or the budget is spent. The datagram that exceeds the budget is still
     /// received completely. The next call begins with the rest of the batch.
     pub(crate) fn receive_within(
         &mut self,

@@ -474,7 +474,7 @@ impl Responder {
 
     /// Handles a packet on an unreliable connection. Sends no answers, and drops duplicates and invalid packets. After
     /// a gap, it drops packets up to the next beginning of a message. As on a reliable connection, a local error breaks
-    /// the queue pair.
+    /// the queue pair, except that a receive that is too short completes with an error.
     pub(crate) fn serve_unreliable(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Result<(), Broken> {
         let Headers::Uc(message) = request.headers else { return Ok(()) };
         let ahead = request.psn.distance(self.expected);

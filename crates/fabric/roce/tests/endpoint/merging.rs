@@ -113,7 +113,7 @@ fn separate_parts_of_a_region_do_not_merge() {
 
 /// A WRITE with which the merged length would exceed 64 KiB begins another merged WRITE, and therefore another packet.
 #[test]
-fn number_of_merged_writes_is_limited() {
+fn length_of_merged_writes_is_limited() {
     let (mut a, b) = pair(&APART);
     (0..700).for_each(|n| post(&mut a, n, (n * 100, 100), &b, false));
     let packets = writes(&a.packets(0), &b);
