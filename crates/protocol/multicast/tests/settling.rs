@@ -2,9 +2,9 @@
 //! The code is in `replica/words.rs` and `replica/settling.rs`.
 //!
 //! A message is addressed to a group that lost its memory and was reset, and to two others, the *survivors*. The lost
-//! group has acknowledged it at the vector V. No process has read these acknowledgements yet, or they are lost; a
-//! member of a survivor may have delivered the message because of them. The new incarnation of the lost group knows
-//! nothing of the message, and learns that it is refused. The second survivor may lose its memory in turn.
+//! group has acknowledged it at the vector V. Either all members of the survivors can read these acknowledgements, so a
+//! member may deliver the message because of them, or the acknowledgements are lost. The new incarnation of the lost
+//! group knows nothing of the message, and learns that it is refused. The second survivor may lose its memory in turn.
 //!
 //! # The rules
 //! 1. *No-op.* A leader whose stream has no vector of the message may fill its slot with a no-op, which is settled when
@@ -20,11 +20,11 @@
 //! # Why that is enough
 //! If a survivor's no-op is settled in ballot b, no majority of that survivor acknowledges V in any ballot c: for c < b
 //! the state of b would have the vector; for c = b there is one stream; for c > b the state of c has the no-op. So one
-//! survivor never has both a quorum for V and a settled no-op. Deliveries that count on that quorum, and no-ops with
-//! which other survivors follow that survivor's refusal, therefore exclude each other, too. If a survivor that refused
-//! is reset, another survivor may have filled its slot because of the refusal, or may be delivering without the reset
-//! survivor. The word decides which, because no-op and word are in one order, and both count only when a majority has
-//! them.
+//! survivor never has both a quorum for V and a settled no-op. A delivery needs that quorum. A no-op of another
+//! survivor that follows this survivor's refusal needs that settled no-op. The two therefore exclude each other, too.
+//! If a survivor that refused is reset, another survivor may have filled its slot because of the refusal, or may be
+//! delivering without the reset survivor. The word decides which, because no-op and word are in one order, and both
+//! count only when a majority has them.
 //!
 //! This needs less than freezing each message and collecting answers, and uses existing mechanisms: no-ops, refusals,
 //! and votes.

@@ -1,4 +1,4 @@
-//! Slots that dead clients left half-written.
+//! Slots that dead clients wrote at only some of the members, or at none.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -50,7 +50,7 @@ fn gap_of_a_live_client_is_not_filled() {
     let mut leader = leader_before_a_gap(&[3]);
     assert_eq!(peer_messages(&leader.ticks(2 * retry_ticks())), []);
     leader.replica.end_client(ClientId(0), 0);
-    // The process that begins now has the next generation; the message has the first one.
+    // The message is of generation 0, which has ended. The message of the second leader is of the next generation.
     assert!(!leader.ticks(retry_ticks()).is_empty());
     let mut leader = Process::new(&[3], 0, Variant::V2);
     for member in 1..3 {
@@ -77,7 +77,7 @@ fn leader_knows_which_process_left_a_gap() {
     assert_eq!(leader.replica.gap_left_by(ClientId(1)), None);
     leader.message(0, 1, &[(0, 0)]).expect("the first message");
     assert_eq!(leader.replica.gap_left_by(ClientId(0)), None);
-    // A follower reports no gap, because its leader does.
+    // A follower does not report the gap, because its leader reports it.
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.message(0, GENERATION + 2, &[(0, 1)]).expect("the second message");
     assert_eq!(follower.replica.gap_left_by(ClientId(0)), None);
@@ -220,7 +220,7 @@ fn unsettled_no_op_ends_with_its_ballot() {
     leader.replica.end_client(ClientId(0), 0);
     leader.ticks(retry_ticks());
     leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
-    // Member 1 leads now and has not learnt of the no-op: it has found the message.
+    // Member 1 leads now. It holds the message and has not learnt of the no-op.
     let mut other = Process::new(&[3], 1, Variant::V2);
     other.message(0, 1, &[(0, 0)]).expect("the first message");
     let ballot = other.campaign();
@@ -262,7 +262,7 @@ fn another_group_learns_of_a_settled_no_op_and_fills_its_slot() {
     let processed = PeerMessage::NoOpProcessed(slot_ref(0, 3));
     let effects = theirs.peer_message(4, &processed).expect("it processed that");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
-    // The client's next message would leave a gap.
+    // The client's next message also becomes a no-op, because its delivery would leave a gap.
     assert_eq!(theirs.message(0, 2, &[(1, 1)]).map(|did| no_ops(&did)), Ok(vec![(head(2, 1, 1), false)]));
 }
 

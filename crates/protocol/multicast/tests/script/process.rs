@@ -297,7 +297,7 @@ impl Process {
     }
 }
 
-/// Returns the word of a group whose history began with the cluster's life.
+/// Returns the word of a group whose history began with the cluster.
 pub(crate) fn first_word() -> Word {
     Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true }
 }

@@ -78,8 +78,8 @@ fn member_that_lost_its_majority_continues_with_members_without_memory_that_prom
     assert_eq!(left.replica.incarnation(), incarnation);
 }
 
-/// The history continues from the member's deliveries. Messages in flight, also those to other groups, end with the old
-/// one.
+/// The new history continues from the member's deliveries. Messages in flight, including those to other groups, end
+/// with the old history.
 #[test]
 fn reset_keeps_deliveries_and_drops_messages_in_flight() {
     let mut left = member(1);
@@ -305,7 +305,8 @@ fn leader_that_moves_above_another_history_keeps_its_state_in_every_attempt() {
     assert!(ask(&mut follower, asks(2, above, of_above, TAKEN, false)));
 }
 
-/// A member that promised a reset has the state that the operator chose, or waits for a member that has it.
+/// A member that promised a reset leads only with the state that the operator chose. Without that state, it waits for a
+/// member that has it.
 #[test]
 fn member_that_promised_a_reset_leads_only_with_its_state() {
     let mut follower = member(1);
@@ -329,7 +330,7 @@ fn member_that_promised_a_reset_leads_only_with_its_state() {
     assert_eq!(follower.replica.origins(), origins);
 }
 
-/// Sends to process 1 or 0, of life 2 and without memory, a state together with the application's state. The process
+/// Sends a state, together with the application's state, to process `me`, which has life 2 and no memory. The process
 /// then waits for a message body that this state needs.
 fn give(process: &mut Process, me: u16, state: State) {
     let waits = AssignedSlot {
@@ -380,7 +381,7 @@ fn process_with_a_state_of_another_history_begins_no_new_one() {
     assert_eq!(founder.replica.ended_by().map(|by| by.number), Some(2));
 }
 
-/// The state belongs to the history in which the process has promised.
+/// The process has given its promise to the history of this state, so it keeps the state.
 #[test]
 fn process_keeps_a_state_of_the_reset_that_it_promised() {
     let mut process = Process::joining(GROUPS, 1);
@@ -434,8 +435,8 @@ fn process_admitted_by_a_new_history_drops_messages_held_before() {
         // Later messages belong to this history, even if the state arrives again.
         let effects = process.peer_message(0, &install).expect("sound");
         assert_eq!(drops(&effects), 0, "{effects:?}");
-        // The message that it holds is addressed to one group if it kept the first message, and to two if it accepted
-        // the second.
+        // The process holds a message to one group if it kept the first message, and to two groups if it accepted the
+        // second.
         let (held, other) = if forgets { (2, 1) } else { (1, 2) };
         process.replica.on_begin(ProcessId(0), ballot).expect("it leads that");
         let mut assign = |groups| process.assign(head(1, 0, groups), 1, 0, ballot, 1);

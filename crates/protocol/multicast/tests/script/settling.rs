@@ -69,7 +69,7 @@ fn nothing_is_decided_without_a_majority_of_the_survivors() {
     assert!(delivers(&leader.ack(2, head(1, 0, 2), 0, &[1, 7]).expect("sound")));
 }
 
-/// The client's next message is addressed to other groups than the message that is decided without one of its groups.
+/// The survivors decide a message to both groups without group 1. The client's next message goes to group 0 alone.
 #[test]
 fn waiting_message_is_assigned_when_its_predecessor_is_decided_by_the_survivors() {
     let mut leader = with_vector(Mutant::None);
@@ -91,7 +91,7 @@ fn unsettled_message_is_reported_until_it_is_settled() {
     leader.peer_message(1, &processed()).expect("in force");
     let told = Settling { without_force: false, ..told };
     assert_eq!(leader.replica.settling(GroupId(1)), Some(told.clone()));
-    // A majority has other times for the message, so it is decided nowhere.
+    // The other members have acknowledged other times for the message, so it is not decided.
     for member in [1, 2] {
         leader.ack(member, head(1, 0, 2), 0, &[1, 8]).expect("sound");
     }
@@ -112,7 +112,7 @@ fn message_without_a_vector_becomes_a_no_op_when_the_new_history_reports_it_lost
     assert!(!fills(&leader.peer_message(3, &lost(anew())).expect("sound")), "once");
 }
 
-/// The time arrived before the body. No vector after the word contains it.
+/// The time arrived before the body. No vector after the word contains that time.
 #[test]
 fn time_of_the_previous_history_is_forgotten_with_the_word() {
     let mut leader = Process::of_two_groups(0);
@@ -121,7 +121,7 @@ fn time_of_the_previous_history_is_forgotten_with_the_word() {
     let effects = leader.message(0, 1, BOTH).expect("sound");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Vector { .. })), "{effects:?}");
-    // A message that was multicast to the new history gets its time.
+    // A message that was multicast to the new history gets the time that the new history assigns.
     let vector = leader.timestamp(3, head(1, 0, 2), 1, anew(), 9).expect("sound");
     assert!(matches!(&vector[..], [.., Effect::Vector { times, .. }] if times[1] == 9), "{vector:?}");
 }
@@ -160,7 +160,7 @@ fn history_that_continues_with_a_state_reports_its_decisions() {
         for member in [4, 5] {
             leader.ack(member, head(1, 0, 2), 1, &[1, 7]).expect("sound");
         }
-        // The slot is reused, or not.
+        // With two later messages, the slot of the first one is reused.
         for (number, slot) in (0..behind).map(|n| (n + 2, n + 1)) {
             leader.message(0, number, &[(0, slot)]).expect("sound");
             leader.assign(head(number, slot, 1), number + 1, 0, led_by(0), number + 7).expect("sound");

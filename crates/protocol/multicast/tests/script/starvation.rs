@@ -96,8 +96,9 @@ fn overtaken() -> State {
     state(2, 1, [freed, ClientState::default()])
 }
 
-/// The state arrives with the application's. The leader's deliveries count as delivered. The messages that this member
-/// has acknowledged since remain, so that the next leader learns of them, and the stream continues after them.
+/// The state arrives together with the application's state. The leader's deliveries count as delivered. The messages
+/// that this member has acknowledged since remain, so that the next leader learns of them, and the stream continues
+/// after them.
 #[test]
 fn state_that_the_stream_has_overtaken_undoes_nothing() {
     let mut follower = follower_with_two();
@@ -130,8 +131,8 @@ fn overtaken_state_is_requested_again_with_the_applications_state() {
     assert_eq!(promise(&mut follower).counter, 4);
 }
 
-/// After a reconnection, the state with the missing entries is in flight. If it is not, no other message reveals that
-/// it is missing.
+/// After a reconnection, the leader sends the state with the missing entries. If that state is lost, no other message
+/// reveals the loss, so the follower asks for the state.
 #[test]
 fn gap_that_no_state_fills_leads_to_a_request() {
     let mut follower = follower_with_two();
@@ -193,8 +194,8 @@ fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
 }
 
 /// A candidate has delivered more than a member that promises. That member has passed a no-op that is not settled at
-/// the candidate. When asked for its state, the member sends the same one again and again, unless the candidate also
-/// passes what the member has passed.
+/// the candidate. The candidate must pass it, too. Otherwise it would ask the member for its state forever, and always
+/// receive the same one.
 #[test]
 fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     let mut candidate = Process::new(TWO_GROUPS, 1, Variant::V2);
@@ -219,8 +220,8 @@ fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
 }
 
 /// An unsettled no-op blocks a client's later slots from being passed. A message after the no-op may still be
-/// delivered, if another process sent it than the message that became the no-op. A process without memory takes over
-/// the application's state, which contains the delivered message.
+/// delivered, if it comes from another process of the client id than the message that became the no-op. A process
+/// without memory takes over the application's state, which contains the delivered message.
 #[test]
 fn message_delivered_after_a_no_op_is_not_delivered_again_by_the_receiver_of_the_state() {
     let no_op = AssignedSlot { vector: false, no_op: true, ..entry(1, &[], &[], false) };

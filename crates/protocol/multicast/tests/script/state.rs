@@ -1,5 +1,5 @@
 //! States from a process that violates the protocol, or belongs to another cluster, are refused with a reason, and
-//! change nothing. Words with a wrong length are no message.
+//! change nothing. An encoding that contains a wrong length is refused as no message.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -137,7 +137,7 @@ fn promise_counts_when_the_messages_that_its_sender_holds_are_here() {
     assert_eq!(effects.iter().filter(|effect| installs(effect)).count(), 2, "{effects:?}");
 }
 
-/// A member with memory needs no list: it holds all messages for which it was counted.
+/// A member with memory needs no list: it still holds each message that it was counted as holding.
 #[test]
 fn leader_lists_its_held_messages_to_a_restarted_member() {
     let mut candidate = Process::new(super::process::TWO_GROUPS, 1, Variant::V2);
@@ -174,8 +174,8 @@ fn restarted_member_gets_the_messages_that_the_leader_holds() {
     assert_eq!((effects.len(), effects.iter().filter(|effect| remembers(effect)).count()), (4, 3));
 }
 
-/// Decodes every prefix of a message, a message with a trailing word, and the message with every word replaced by a
-/// number that no length can be.
+/// Decodes every prefix of a message, the message with a trailing word, and the message with each word in turn replaced
+/// by numbers that no length can be.
 #[test]
 fn state_with_a_wrong_length_is_no_peer_message() {
     let mut words = Vec::new();

@@ -56,7 +56,7 @@ fn the_stream_waits_for_the_body() {
 
 #[test]
 fn stream_waits_for_the_state_with_the_lost_entries() {
-    // The first two entries were lost with a connection; the third arrived before the state that replaces them.
+    // An entry waits while an earlier one is missing. A connection lost that one, and the state with it is in flight.
     let mut follower = follower_with_body(Variant::V2);
     assert!(!follower.waits(head(1, 0, 2), 1));
     assert!(follower.waits(head(1, 0, 2), 2));
@@ -86,7 +86,7 @@ fn an_unfinished_message_does_not_hold_back_an_earlier_one() {
     let mut follower = follower_with_body(Variant::V2);
     follower.message(1, 1, &[(0, 0)]).expect("client 1's body");
     let first = Head { client: ClientId(1), ..head(1, 0, 1) };
-    // The unfinished message waits for the other group, possibly for long: only smaller tentative timestamps block.
+    // The unfinished message may wait long for the other group. It blocks only messages with larger timestamps.
     follower.assign(head(1, 0, 2), 1, 0, led_by(0), 7).expect("unfinished, at 7");
     let effects = follower.assign(first, 2, 0, led_by(0), 3).expect("decided by its own vote, at 3");
     assert!(matches!(effects.last(), Some(Effect::Deliver(first)) if first.timestamp.time == 3), "{effects:?}");

@@ -120,8 +120,8 @@ fn lead_with_third(leader: &mut Process, me: u16) -> Ballot {
     ballot
 }
 
-/// Member 1 answered under the first ballot, and has lost its memory since. Its answer does not show what others hold
-/// now. Returns whether the answer counts.
+/// Returns whether an answer counts that member 1 gave under the first ballot. Member 1 has lost its memory since, so
+/// the answer does not show what it holds now.
 fn counts_in_another_ballot(mutant: Mutant) -> bool {
     let mut leader = leader(&[3], mutant);
     let ballot = lead_with_third(&mut leader, 0);
@@ -137,7 +137,7 @@ fn an_answer_counts_in_the_ballot_in_which_it_was_given() {
     assert!(!counts_in_another_ballot(Mutant::None));
 }
 
-/// Returns the first slot of a process, if a member of the majority holds messages that the leader lacks.
+/// Returns the first slot of a process that opens while a member of the majority holds messages that the leader lacks.
 fn begins_behind(mutant: Mutant) -> Option<Head> {
     let mut leader = leader(&[3], mutant);
     leader.open(7, Some(1), 0);
@@ -320,7 +320,8 @@ fn install_of_the_second() -> PeerMessage {
     PeerMessage::Install { ballot: second(), counter: 3, state, admits: Vec::new(), snapshot: false }
 }
 
-/// Checks that member 0 installs the second ballot's state when it has received the bodies.
+/// Checks that a member reports the `dropped` messages, and installs the second ballot's state when it has received the
+/// bodies.
 fn installs_the_second(mut member: Process, dropped: &[Effect]) {
     let effects = member.peer_message(1, &install_of_the_second()).expect("it promises");
     assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Dropped { .. })).count(), dropped.len());
