@@ -115,7 +115,7 @@ impl<F: Fabric> Liar<F> {
         told
     }
 
-    /// Returns whether all records were sent to every peer.
+    /// Returns whether every index was sent to each peer, or omitted there.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let peers = self.node.config().everybody().without(self.node.me());
@@ -260,8 +260,8 @@ impl<F: Fabric> Liar<F> {
         peer != self.node.me() && self.write(peer, NEB_BROADCAST, self.node.end.layout.broadcast_bytes(), &[7; 8])
     }
 
-    /// Erases registers that other processes wrote at the liar's host, and that others read there. Returns `false` in
-    /// mode `all`, which has no such registers.
+    /// Erases one process's registers of a stream at the liar's host, where other processes read them. Returns `false`
+    /// in mode `all`, in which no host keeps registers of others.
     fn forge_host(&mut self, stream: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let end = &self.node.end;
         if end.config.mode == Mode::All {
@@ -275,8 +275,8 @@ impl<F: Fabric> Liar<F> {
         true
     }
 
-    /// Writes another value into the liar's register for an index that other processes read now, at one host. Returns
-    /// whether the register was written.
+    /// Writes another value into the liar's register for an index that other processes read now, at one host. If values
+    /// are signed, it sometimes overwrites a proof instead. Returns whether anything was written.
     fn forge_register(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let config = *self.node.config();
         let me = self.node.me();

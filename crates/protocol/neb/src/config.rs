@@ -55,8 +55,8 @@ pub struct Config {
     pub mode: Mode,
     /// f of the fault model. Not used in mode `all`.
     pub faults: usize,
-    /// Number of broadcasts of one sender that may be undelivered somewhere, which is the number of slots of every
-    /// ring.
+    /// Number of slots of every ring, and of broadcasts of one sender that may be undelivered at a process for which
+    /// the sender waits.
     pub window: u32,
     /// Length of the longest payload, in bytes.
     pub payload_bytes: usize,

@@ -167,7 +167,7 @@ impl Layout {
             + (u64::from(replayer.0) * self.window + slot) * self.slot_bytes
     }
 
-    /// Returns the offset at which the proofs of a replayer are stored, one after the other.
+    /// Returns the offset of a replayer's proofs, which are adjacent, in the memory for READs.
     pub(crate) fn scratch_proofs(&self, stream: ProcessId, replayer: ProcessId) -> u64 {
         u64::from(stream.0) * self.scratch_stream_bytes()
             + self.floors_bytes()

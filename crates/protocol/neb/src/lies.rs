@@ -33,7 +33,7 @@ pub struct Lies {
     pub gap: bool,
     /// `true` to write values that exceed the agreed length.
     pub too_long: bool,
-    /// `true` to do nothing that a correct process does.
+    /// `true` to publish, read, deliver and free nothing. The liar still sends its own values.
     pub silent: bool,
 }
 

@@ -54,7 +54,7 @@ mutants! {
     UnprovenFloor, "unproven-floor", "B2";
     /// A register counts as newer if its lap is newer, whatever index its value has.
     LapIsBelieved, "lap-is-believed", "B2";
-    /// A slot is written again although a fan-out write of its last index may still land there.
+    /// A slot is written again although a fan-out write of the slot's previous index may still land there.
     PlaceReusedUnderSet, "place-reused-under-set", "B2";
     /// Records that a broken fan-out set may not have copied are not written again.
     BrokenSetForgotten, "broken-set-forgotten", "B2";

@@ -76,7 +76,7 @@ impl<'a> Value<'a> {
         Ok(Value { words, signed })
     }
 
-    /// Wraps words that this process wrote with [`encode`], or a snapshot that it has checked before.
+    /// Wraps words that this process wrote with [`encode`], or that it has checked before.
     pub(crate) fn trusted(words: &'a [u64], signed: bool) -> Self {
         Value { words, signed }
     }

@@ -1,4 +1,4 @@
-//! Functions that get ids or sizes from a caller accept values that do not exist without a panic.
+//! Functions that get ids or sizes from a caller do not panic if these are out of range.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{NetworkModel, SimConfig, World};

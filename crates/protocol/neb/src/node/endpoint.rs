@@ -18,7 +18,7 @@ pub struct Endpoint<F: Fabric> {
     pub(crate) me: ProcessId,
     /// All other processes.
     pub(crate) others: ProcessSet,
-    /// Length of the longest record that is posted inline, in bytes.
+    /// Length of the longest inline write, in bytes.
     pub(crate) inline_bytes: u32,
     /// Links to the peers. In mode `all` there is none to the process itself.
     pub(crate) peers: Peers,
@@ -155,7 +155,7 @@ fn open_regions<F: Fabric>(fabric: &mut F, config: &Config, layout: &Layout) -> 
     Ok(regions)
 }
 
-/// Checks that the fabric supports these sizes.
+/// Checks that the fabric has the capabilities and the limits that this configuration needs.
 fn check_fabric<F: Fabric>(fabric: &F, config: &Config, layout: &Layout) -> Result<(), NodeError> {
     let has = fabric.capabilities();
     if !has.many_readers {

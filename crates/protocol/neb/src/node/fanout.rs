@@ -8,21 +8,21 @@
 //!
 //! A fan-out write completes when its slowest member has received it, so a stopped member delays it until the fabric
 //! times out. Three rules keep that from stopping the broadcast. A peer that frees an index has received it, whatever
-//! the other peers do. If the set is slow or broke, the indices that it alone carried are also sent on queue pairs. A
-//! peer that frees nothing is ignored by flow control, as without a set.
+//! the other peers do. If the set is slow or broke, the indices that it alone carried are also sent on queue pairs. In
+//! mode `quorum`, flow control ignores a peer that frees nothing, as without a set.
 //!
 //! A Byzantine sender gains nothing by the set. It could always write different values to different receivers, and
 //! receivers judge a copy of the set like a write of a queue pair.
 //!
 //! # Invariants
 //! - Each index goes to a peer by one path, in order. An index is posted again only if a slow or broken set carried it,
-//!   or if it was in flight when a link broke. The peer's cursor then goes back to the last index that is known to be
-//!   written at the peer, and never while a write of the queue pair is in flight.
+//!   or if it was in flight when a link broke. The peer's cursor then goes back to the first index that is not known to
+//!   be written at the peer, and never while a write of the queue pair is in flight.
 //! - "Written" covers both paths: everything below the first index that only an unfinished fan-out write carries, and
 //!   below the first index that the queue pair has not completed.
-//! - No slot of a peer is written for another index, by either path, while a fan-out write of its last index may still
-//!   land there. That ends when the write is done, when the peer has confirmed it, or when the peer is settled
-//!   ([`Fabric::set_settled`]).
+//! - No slot of a peer is written for another index, by either path, while a fan-out write of the slot's previous index
+//!   may still land there. That ends when the write is done, when the peer has confirmed it, or when the peer is
+//!   settled ([`Fabric::set_settled`]).
 //! - By freeing, a peer confirms only indices that were posted to it once, and only until an index a window later has
 //!   been broadcast. After that it may have skipped them.
 //! - No caller waits for the set to be connected or to recover.

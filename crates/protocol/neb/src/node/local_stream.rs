@@ -56,8 +56,8 @@ impl LocalStream {
         }
     }
 
-    /// Restarts sending to this peer from the last index that is known to be written there. Its queue pair must have no
-    /// write in flight.
+    /// Restarts sending to this peer from the first index that is not known to be written there. Its queue pair must
+    /// have no write in flight.
     pub(super) fn rewind(&mut self, peer: ProcessId) {
         let cursor = &mut self.cursors[peer.index()];
         if let Some(fanout) = &mut self.fanout {
@@ -136,7 +136,8 @@ impl LocalStream {
 }
 
 impl<F: Fabric> Node<F> {
-    /// Broadcasts a payload with a key of the application and returns its index. The broadcast is posted at once.
+    /// Broadcasts a payload with a key of the application and returns its index. The call posts the broadcast to all
+    /// peers that can be written to now.
     ///
     /// # Errors
     /// See [`BroadcastError`].

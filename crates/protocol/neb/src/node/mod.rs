@@ -108,7 +108,7 @@ pub struct Counts {
     pub broadcasts: u64,
     /// Number of deliveries, own broadcasts included.
     pub deliveries: u64,
-    /// Number of deliveries of other processes' values for which nothing was read.
+    /// Number of deliveries of other processes' values that waited for no READ.
     pub fast: u64,
     /// Number of skipped indices.
     pub skipped: u64,
@@ -126,7 +126,7 @@ pub struct Counts {
     pub reread: u64,
     /// Number of credits sent.
     pub credits: u64,
-    /// Number of times that a queue pair broke. These are suspicions, which change no quorum.
+    /// Number of times that the link to a process went down. These are suspicions, which change no quorum.
     pub suspicions: u64,
     /// Number of requests that failed because a peer denied access to its memory.
     pub denials: u64,
@@ -217,7 +217,7 @@ impl<F: Fabric> Node<F> {
         self.end.peers.iter().all(|peer| peer.is_ready() || peer.is_closed())
     }
 
-    /// Returns whether this process's fan-out set now reaches all processes that are connected and not fenced.
+    /// Returns whether this process's fan-out set now reaches all other processes that are not fenced.
     #[must_use]
     pub fn is_copied(&self) -> bool {
         let Some(fanout) = self.own.fanout.as_ref().filter(|fanout| fanout.is_usable()) else { return false };
@@ -237,18 +237,18 @@ impl<F: Fabric> Node<F> {
         self.end.peers.get(peer).map_or(0, |peer| peer.connection_id())
     }
 
-    /// Returns the sender's side of this process.
+    /// Returns the stream that this process sends.
     #[must_use]
     pub fn own_stream(&self) -> &crate::Broadcast {
         &self.own.stream
     }
 
-    /// Returns the index up to which a peer claims to have freed the local stream, without checks. For liars.
+    /// Returns the index up to which a peer claims to have freed the local stream, without checks. Only liars use it.
     pub(crate) fn own_stream_freed(&self, peer: ProcessId) -> u64 {
         self.own.claimed[peer.index()]
     }
 
-    /// Returns the record that this process published last in the slot of an index of a stream. For liars.
+    /// Returns the record that this process published last in the slot of an index of a stream. Only liars use it.
     pub(crate) fn published_record(&self, stream: ProcessId, index: u64) -> Option<&[u64]> {
         Some(self.streams[stream.index()].as_ref()?.records.get(self.end.layout.slot(index)))
     }
@@ -326,7 +326,7 @@ impl<F: Fabric> Node<F> {
         }
     }
 
-    /// Restarts sending to this peer from the last index that is known to be written there.
+    /// Restarts sending to this peer from the first index that is not known to be written there.
     fn rewind(&mut self, peer: ProcessId) {
         self.own.rewind(peer);
         self.busy = self.end.others;

@@ -12,7 +12,7 @@ use stentor_link::{Link, Links, Resolved};
 
 use super::NodeError;
 
-/// Depth of every send queue.
+/// Requested depth of every send queue. The fabric may permit less.
 pub(super) const SEND_DEPTH: u32 = 1024;
 
 /// Meaning of a completion.

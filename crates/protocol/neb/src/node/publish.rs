@@ -36,7 +36,8 @@ impl<F: Fabric> Node<F> {
         worked
     }
 
-    /// Sends credits to senders, when a quarter of a window is free or when there is no other work.
+    /// Sends credits to senders, when a quarter of a window was freed since the last credit or when there is no other
+    /// work.
     pub(super) fn post_credits(&mut self, idle: bool) {
         let Node { end, streams, counts, busy, .. } = self;
         for sender in busy.iter() {
@@ -94,8 +95,8 @@ impl<'a, F: Fabric> RegisterWriter<'a, F> {
         let (host, window, sender) = (self.host, self.window, stream.replay.sender());
         let (next, posted) = (stream.replay.next(), stream.at[host.index()].posted);
         // Indices that are more than a window old have an outcome here and are in no slot any more. If writes are not
-        // ordered, those in flight must complete first, because they could land on a later index of their slot that
-        // then counts as complete.
+        // ordered, those in flight must complete first. Otherwise they could overwrite a later index of their slot
+        // after that index counts as complete.
         let may_skip = self.ordered || posted == stream.replay.published_at(host);
         if let Some(oldest) = next.checked_sub(window).filter(|oldest| may_skip && *oldest > posted) {
             stream.at[host.index()].posted = oldest;

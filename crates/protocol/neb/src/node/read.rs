@@ -148,7 +148,8 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stre
     posted
 }
 
-/// Implements the mutant: the processor's view of the local replica may be older than what the NIC has accepted.
+/// Implements the mutant `OwnReplicaByLoad`. The processor's view of the local replica may be older than what the NIC
+/// has accepted.
 fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, indices: Range<u64>) {
     let Some(scratch) = end.scratch[end.me.index()] else { return };
     let to = end.fabric.memory(scratch);

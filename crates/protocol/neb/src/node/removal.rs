@@ -75,8 +75,8 @@ impl<F: Fabric> Node<F> {
         self.end.config.everybody().minus(self.removal.seat.standing().removed)
     }
 
-    /// Returns the processes that have no access to this process any more, because an operator is removing them or has
-    /// removed them.
+    /// Returns the processes whose access to this process is revoked or being revoked, because an operator is removing
+    /// them or has removed them.
     #[must_use]
     pub fn fenced(&self) -> ProcessSet {
         self.removal.seat.standing().fenced
@@ -96,7 +96,7 @@ impl<F: Fabric> Node<F> {
             }
             self.removal.revoking.extend(self.end.reached_by(target).map(|region| (region, target, false)));
         }
-        // Revocations that failed before are tried again with the next request.
+        // Revocations that failed before are tried again with the next request to fence.
         for (region, peer, told) in self.removal.revoking.iter_mut().filter(|(_, _, told)| !told) {
             let refused = |error: AccessError| Refusal::Access { peer: *peer, why: error.to_string() };
             self.end.fabric.revoke(*region, *peer).map_err(refused)?;

@@ -38,8 +38,8 @@ pub(super) struct Peer {
     pub(super) floor_posted: u64,
     /// Last floor whose write to the peer has completed.
     pub(super) floor_done: u64,
-    /// Index of the proof whose write has completed at the peer, so that the proof is intact there, if the peer is a
-    /// host.
+    /// Number, 0 or 1, of the proof whose write has completed at the peer, if the peer is a host. That proof is intact
+    /// there.
     pub(super) proof_done: u64,
     /// Request to the peer that is in progress, if the peer is a host.
     pub(super) ask: Ask,

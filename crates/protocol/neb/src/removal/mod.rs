@@ -33,10 +33,10 @@
 //! - V3: if a member that remains has accepted a decision about a stream, every later operator finds and reuses it.
 //! - V4: the decision ends after everything that a remaining member has delivered of the stream, and contains what
 //!   others may lack of it. So all remaining members deliver the same values of the stream (B1), in order (B4). A
-//!   member skips a delivered index only if no remaining member holds its value any more. Beyond these values, the
-//!   decision contains each further index as long as all members that hold a value for it hold the same one and none
-//!   has found a violation of the sender. It therefore also contains what a correct sender is known to have written to
-//!   a majority.
+//!   member skips a delivered index only if no remaining member that has passed the index holds its value any more.
+//!   Beyond these values, the decision contains each further index as long as all members that hold a value for it hold
+//!   the same one and none has found a violation of the sender. It therefore also contains what a correct sender is
+//!   known to have written to a majority.
 //! - V5: nothing is decided about the streams of processes that remain. Each of them reads all other remaining
 //!   processes before and after the change. Only removed processes need not answer any more:
 //!   [`Replay::remove_member`](crate::Replay) removes each of them by its id, and lowers no threshold.
@@ -75,7 +75,7 @@ pub struct Ballot {
 pub struct Standing {
     /// Last ballot that the member promised.
     pub promised: Ballot,
-    /// Processes that no longer have access to the member.
+    /// Processes whose access to the member is revoked or being revoked.
     pub fenced: ProcessSet,
     /// Processes that are no longer members. All of them are fenced.
     pub removed: ProcessSet,
@@ -93,8 +93,8 @@ pub enum Holding {
         sender: ProcessId,
         /// Index below which every index has an outcome.
         head: u64,
-        /// Index at which the stream ends because the sender violated the protocol. No value at or above this index is
-        /// valid.
+        /// Index at which the stream ends because of a conflict or another violation. No value at or above this index
+        /// is valid.
         ended: Option<u64>,
         /// Values of the last window that the member delivered or holds, by index.
         values: Vec<Kept>,
@@ -111,7 +111,7 @@ pub struct Cut {
     /// First index that no member delivers.
     pub upto: u64,
     /// Values of indices below `upto`, by index. An index has no value here if all remaining members had an outcome for
-    /// it, or if it has left the windows of all. A member without an outcome for such an index skips it.
+    /// it, or if no member that had one keeps the value. A member without an outcome for such an index skips it.
     pub values: Vec<Kept>,
 }
 

@@ -71,9 +71,9 @@ pub struct Removal {
     /// Processes that remain.
     remain: ProcessSet,
     standings: Vec<Option<Standing>>,
-    /// Processes that could not be reached.
+    /// Processes to keep that could not be reached, or that were asked to leave before.
     absent: ProcessSet,
-    /// Processes to remove that were informed.
+    /// Processes to remove that were informed or cannot be reached.
     told: ProcessSet,
     reports: Vec<Option<Vec<Holding>>>,
     committed: ProcessSet,
@@ -151,8 +151,8 @@ impl Removal {
     /// Records that a process cannot be reached.
     ///
     /// # Errors
-    /// Returns [`RemovalError::Unreachable`] if the process remains. In the phase *standing* that is known only when
-    /// all others have answered; then see [`RemovalError`].
+    /// Returns [`RemovalError::Unreachable`] if the process remains. In the phase *standing* that becomes known when
+    /// all others have answered. The call that ends this phase may also return another [`RemovalError`].
     pub fn absent(&mut self, process: ProcessId) -> Result<(), RemovalError> {
         if self.targets.contains(process) {
             self.told.insert(process);

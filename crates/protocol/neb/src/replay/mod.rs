@@ -40,7 +40,8 @@ struct Entry {
     value: Vec<u64>,
     /// `true` if the index was given up, because the buffer or a replayer's register already held a newer index.
     lost: bool,
-    /// `true` if no process that had to answer showed another value.
+    /// `true` if enough hosts have answered for this index, and it was not given up. The index is delivered only if
+    /// `conflict` is empty, too.
     clear: bool,
     /// Processes that showed another value.
     conflict: ProcessSet,
@@ -101,8 +102,8 @@ pub struct Replay {
     published: Vec<u64>,
     round: Option<Round>,
     serial: u64,
-    /// Index at which the stream ends, if it does: the sender violated the protocol, or it is being removed. Only
-    /// [`fate`](Replay::fate) has outcomes at or above this index.
+    /// Index at which the stream ends, if it does: there is a conflict or another violation, or the sender is being
+    /// removed. Only [`fate`](Replay::fate) has outcomes at or above this index.
     ended: Option<u64>,
     /// Operator's decision about the removed sender's stream, if there is one. It determines the outcome of every index
     /// at or above [`head`](Replay::head).
@@ -160,9 +161,9 @@ impl Replay {
         self.head
     }
 
-    /// Returns the index at which the stream ends, because the sender violated the protocol or is being removed. No
-    /// index at or above it is delivered, unless the [decision](Replay::decide) about a removed sender's stream
-    /// contains it.
+    /// Returns the index at which the stream ends, because there is a conflict or another violation, or because the
+    /// sender is being removed. No index at or above it is delivered, unless the [decision](Replay::decide) about a
+    /// removed sender's stream contains it.
     #[must_use]
     pub fn ended(&self) -> Option<u64> {
         self.ended
@@ -203,7 +204,7 @@ impl Replay {
         index
     }
 
-    /// Records that the buffer holds a newer index than [`next`](Replay::next), which is lost.
+    /// Records that the index [`next`](Replay::next) is lost, because the buffer holds a newer index.
     ///
     /// # Panics
     /// Panics if [`has_room`](Replay::has_room) is false.

@@ -10,7 +10,7 @@ use crate::{Config, Mode, ProcessSet, mutant};
 /// Content of a replayer's register for an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen<'a> {
-    /// The register is empty, or contains an older index. Neither is a conflict.
+    /// The register is empty, or contains an older index or an invalid value. None of these is a conflict.
     Empty,
     /// A value for this index.
     Value(Value<'a>),

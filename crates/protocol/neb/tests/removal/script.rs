@@ -97,7 +97,7 @@ fn repeated_removal_has_nothing_to_do() {
     let after = five.clone();
     assert_eq!(remove(&mut five, &[4], &[4]), Ok(vec![]), "it was removed before");
     assert_eq!(five, after);
-    // The next removal leaves three of four members. A removed process is not asked, and its answers do not count.
+    // The next removal leaves three of four members. A removed process need not answer, and its answers do not count.
     assert_eq!(remove(&mut five, &[3], &[3]).unwrap()[0].sender, id(3));
     assert_eq!(remove(&mut five, &[2], &[3, 4]).unwrap()[0].sender, id(2), "two of three");
     assert_eq!(remove(&mut five, &[1], &[]), Err(RemovalError::Minority { remain: 1, members: 2 }));

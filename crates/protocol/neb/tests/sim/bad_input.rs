@@ -1,5 +1,5 @@
-//! Tests with invalid input: the receivers refuse it with a named reason, no longer trust the process that sent it, and
-//! continue with all others.
+//! Tests with invalid input: the receivers ignore it, or refuse it with a named reason and no longer trust the process
+//! that sent it. They continue with all others.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, World};

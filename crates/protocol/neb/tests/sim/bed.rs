@@ -18,7 +18,7 @@ pub(crate) enum Told {
 
 pub(crate) struct Process {
     pub(crate) node: Node<SimFabric>,
-    /// `true` once all processes were connected.
+    /// `true` once this process was connected to all others.
     pub(crate) begun: bool,
     pub(crate) told: Vec<(u64, Told)>,
     /// Number of broadcasts that are left to send.
@@ -89,8 +89,8 @@ pub(crate) fn processes(world: &World, config: &Config, each: u64, bytes: usize)
     (0..config.processes as u16).map(|me| Some(process(world, config, me, each, bytes))).collect()
 }
 
-/// Runs until every process has reported `outcomes` notices, or until the time is over. Returns the processes with
-/// their notices.
+/// Runs until every process has reported as many notices as there are broadcasts, or until the time is over. Returns
+/// the processes with their notices.
 pub(crate) fn run(config: &Config, seed: u64, network: NetworkModel, each: u64, bytes: usize) -> Vec<Process> {
     let world = World::new(SimConfig::new(config.processes, seed, network));
     let mut actors = processes(&world, config, each, bytes);

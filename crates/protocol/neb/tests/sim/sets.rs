@@ -26,7 +26,8 @@ fn delivered(process: &Process, sender: u16) -> Vec<(u64, u64, Vec<u8>)> {
     process.told.iter().filter_map(of_sender).collect()
 }
 
-/// Runs until each process in `alive` has `each` broadcasts of every other one of them, and checks these broadcasts.
+/// Runs until each process in `alive` has delivered `each` broadcasts of every process in `alive`. Checks these
+/// broadcasts.
 fn run(
     config: &Config,
     seed: u64,
@@ -182,7 +183,7 @@ fn slow_set_falls_back_to_queue_pairs() {
 }
 
 const CRASH_NS: u64 = 400_000;
-/// Time at which a crash is detected.
+/// Time after which the fabric gives up an unanswered request, and thereby detects a crash.
 const NOTICED_NS: u64 = 20_000_000;
 
 /// Runs until `until_ns`; one process crashes.
