@@ -1,4 +1,4 @@
-//! A buffer for records to clients that have not been sent yet.
+//! A buffer for records that have not been sent to their clients yet.
 
 use stentor_multicast::ClientId;
 

@@ -4,7 +4,7 @@
 //! The leader sends the replies to commands. All members send rare records: answers about sessions, and answers to
 //! refused and repeated commands. Records that are in flight when a connection ends are lost. A leader therefore sends
 //! again every reply that a client has not acknowledged, when the client connects to it and when it begins to lead.
-//! Each reply has then been sent on the present connection.
+//! Each unacknowledged reply has therefore been sent on the present connection.
 //!
 //! # Invariants
 //! - Records for one client keep their order: while one waits for room, later ones wait after it.

@@ -55,8 +55,8 @@ pub struct Envelope {
     pub pairs: u64,
     /// Generation of the sending process. In a `TakeUp` it is the generation that begins.
     pub generation: u32,
-    /// `request` − responded, where every request below `responded` has been answered. 0 except for `Command`, `Query`
-    /// and `Resolve`.
+    /// `request` − responded, where every request below `responded` is settled. 0 except for `Command`, `Query` and
+    /// `Resolve`.
     pub behind: u32,
     /// Kind of the message.
     pub kind: Kind,
@@ -100,7 +100,7 @@ impl Envelope {
     /// Version that is written and accepted.
     pub const VERSION: u8 = 1;
 
-    /// Returns the first request that is not known to be answered, or 0 for kinds that name none.
+    /// Returns the first request that is not known to be settled, or 0 for kinds that name none.
     #[must_use]
     pub fn responded(&self) -> u64 {
         if self.names_request() { self.request.saturating_sub(u64::from(self.behind)) } else { 0 }

@@ -31,7 +31,7 @@ pub struct Position {
     pub timestamp: Timestamp,
     /// Index in the order of the answering group, from 1.
     pub index: u64,
-    /// Incarnation of the answering group.
+    /// Incarnation in which the answering group's history began (its origin).
     pub incarnation: Incarnation,
 }
 

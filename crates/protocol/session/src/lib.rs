@@ -91,7 +91,7 @@
 //! | 16..24 | request, as in the envelope; number of a notification |
 //! | 24..32 | time at which it was applied |
 //! | 32..40 | index at which it was applied |
-//! | 40..48 | incarnation of the answering group |
+//! | 40..48 | incarnation in which the answering group's history began |
 //! | 48..56 | largest time that the replier has applied |
 //! | 56..64 | end of the session in this group, see below |
 //! | 64..68 | generation; `Elsewhere`: the leading process, plus 1 |

@@ -1,9 +1,9 @@
 //! Reads that a client sends to members, until they are answered.
 //!
 //! # States of a read
-//! *begun* → *asked* of a member → answered and removed. It is asked again, of that member or of another one, in three
-//! cases: the connection on which it was asked has ended, the member reports that another one leads, or no answer has
-//! arrived for [`AGAIN`]. A repeated answer matches no read and is ignored.
+//! *begun* → *asked* of a member → answered and removed. The read is sent again, to that member or to another one, in
+//! three cases: the connection on which it was sent has ended, the member reports that another one leads, or no answer
+//! has arrived for [`AGAIN`]. A repeated answer matches no read and is ignored.
 //!
 //! # Which member is asked
 //! Reads at the leader go to the member that is believed to lead: the last one that has answered such a read, or one
@@ -121,7 +121,7 @@ impl Reader {
         self.under_way
     }
 
-    /// Begins a read and asks a member. Returns its name.
+    /// Begins a read, and sends it to a member if one accepts it now. Returns the read's name.
     ///
     /// # Errors
     /// See [`ReaderError`]. After an error, no read has begun.

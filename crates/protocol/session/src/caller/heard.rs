@@ -17,10 +17,10 @@ pub struct Notified {
 
 /// Number of notifications, for each group, that were received or are known to be lost.
 ///
-/// A group numbers notifications from 1 in each generation of the session. The numbering restarts if the session is
-/// widened into the group again, and in each incarnation of the group. Each such numbering is a [`Count`] of its own. A
-/// record is old, and is ignored, if its number is not above the known one, or if it belongs to an earlier count than a
-/// record that has already arrived.
+/// A group numbers notifications from 1 in each generation of the session. The numbering restarts if the session has
+/// expired in the group and is widened into it again, and in each incarnation of the group. Each such numbering is a
+/// [`Count`] of its own. A record is old, and is ignored, if its number is not above the known one, or if it belongs to
+/// an earlier count than a record that has already arrived.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Heard(Vec<(GroupId, Count)>);
 

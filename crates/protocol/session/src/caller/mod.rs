@@ -338,8 +338,8 @@ impl Caller {
         Ok(())
     }
 
-    /// Ends the session in all its groups. Requests that are not settled are never applied later. A refused opening can
-    /// be ended once, which frees the room in the groups that agreed to it.
+    /// Ends the session in all its groups. No request is applied after the `End` takes effect. A refused opening can be
+    /// ended once, which frees the room in the groups that agreed to it.
     ///
     /// The call does not wait for a pending widening. The `End` goes to all groups that the session would have after
     /// the widening, and ends the session if it is ordered after the widening. If the widening was not sent, [take it

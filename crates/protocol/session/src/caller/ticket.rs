@@ -19,7 +19,7 @@ pub struct Ticket {
     pub word: u64,
     /// Number of the request in that generation.
     pub request: u64,
-    /// Distance to the first unanswered request when the request began.
+    /// Distance to the first request that was not settled when this one began.
     pub behind: u32,
     /// End that the request names.
     pub end: u64,

@@ -78,7 +78,7 @@ pub enum Verdict {
     Duplicate,
     /// A message of the session protocol took effect: one of any kind but [`Kind::Command`] and [`Kind::Query`].
     CarriedOut(Kind),
-    /// The command was not applied. The record holds the reason.
+    /// The message was refused. The record holds the reason.
     Refused(Outcome),
 }
 
@@ -292,7 +292,8 @@ impl Sessions {
             (Kind::TakeUp, Outcome::WrongPairs, Some(entry)) => {
                 write_version(entry.widening, &entry.pairs, &mut bytes);
             }
-            // This informs a caller that was absent when the session expired that a later command made the entry again.
+            // A caller may have been absent when the session expired. The time shows it that a later command made the
+            // entry again.
             (Kind::Open | Kind::Widen | Kind::TakeUp, Outcome::Applied, Some(entry))
                 if self.limits.reply_bytes >= 8 =>
             {

@@ -276,7 +276,7 @@ fn read_replies(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Replies
     if low == 0 { Err(SnapshotError::Malformed("request 0")) } else { Ok(replies) }
 }
 
-/// A sequence of words.
+/// The part of a body that is not parsed yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

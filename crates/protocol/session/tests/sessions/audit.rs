@@ -19,9 +19,9 @@ pub(crate) struct Machine {
     /// Number of times that each request of each process was applied.
     pub(crate) applied: BTreeMap<(Name, u64), u32>,
     pub(crate) ended: BTreeSet<SessionId>,
-    /// Generations of the sessions that are open in the table above the machine.
+    /// Last generation of each session in the table above the machine.
     pub(crate) generations: BTreeMap<SessionId, u32>,
-    /// A command that did not belong to its request, or a query that was treated as a command.
+    /// A request that was applied with the command of another one, or as a query instead of a command or the reverse.
     pub(crate) foreign: Option<Name>,
 }
 
@@ -64,7 +64,7 @@ impl Service for Machine {
     }
 }
 
-/// Reports that callers received.
+/// Reports that callers received, and events with which the reports must agree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Audit {
     /// Requests that were reported as applied in no group.

@@ -361,7 +361,7 @@ fn group_reset_with_its_table_refuses_until_a_widening() {
     world.begin(0, &[0]);
     assert_eq!(outcome(&mut world), Outcome::Applied);
     settle(&mut world);
-    // Requests that the earlier incarnation applied have no effect on this one, and cannot be resolved here.
+    // A request that the earlier incarnation applied cannot be resolved in this one.
     let ticket = world.tickets[0].clone();
     let told = resolved(&mut world, 0, &ticket);
     assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::GroupReset(GroupId(0))))));

@@ -1,4 +1,4 @@
-//! Scripts of widenings: commands that are pending with them, and the knowledge of other processes and groups.
+//! Scripts of widenings: with other commands pending, and with processes or groups that do not know of the widening.
 
 use stentor_multicast::GroupId;
 use stentor_session::{CallerError, Mutant, Outcome};

@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Sends the session's own command, also repeatedly.
+    /// Sends the session's pending command. A repeated call sends it again.
     pub(crate) fn send_control(&mut self, process: usize) {
         if let Some(message) = self.processes[process].caller.message() {
             let (to, payload) = (message.to.to_vec(), message.payload.to_vec());
