@@ -1,9 +1,9 @@
 //! Reads after a position: any member may answer, and the answer contains the client's own write.
 //!
 //! `cargo run -p stentor --example after_position` starts three nodes of a replicated counter in this process. A client
-//! adds 1 repeatedly. After each answer, four other clients read the counter with the consistency `After` the answer's
-//! position. Each client asks a random member, so the members share the load. A member that has not applied the write
-//! yet waits until it has. A `Local` read would not wait.
+//! adds 1 repeatedly. After each answer, four other clients read the counter with the consistency `After` and the
+//! answer's position. Each client asks a random member, so the members share the load. A member that has not applied
+//! the write yet waits until it has. A `Local` read would not wait.
 
 use std::error::Error;
 use std::io::{self, Read, Write};

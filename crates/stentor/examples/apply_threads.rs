@@ -1,6 +1,6 @@
-//! Compares the two threads on which a node can apply commands: `apply_threads ROUNDS`. Three nodes and a client run in
-//! this process, on shared memory. Each round measures both threads, one after the other: the rate of commands with a
-//! full window, and the latency of single commands until a majority has delivered them. The last lines show the
+//! Compares the two threads on which a node can apply commands: `apply_threads [ROUNDS]`. Three nodes and a client run
+//! in this process, on shared memory. Each round measures both threads, one after the other: the rate of commands with
+//! a full window, and the latency of single commands until a majority has delivered them. The last lines show the
 //! medians.
 
 use std::io::{self, Read};

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).ok_or("name a process of the broadcast")?;
     let mut process = Cluster::load("cluster.toml")?.broadcast(&name).start()?;
     let (lines, mut waiting) = (lines(), None);
-    // The process continues after the end of its input until it is killed, because the other processes rely on it.
+    // After the end of its input, the process continues until it is killed or removed, because the others rely on it.
     while process.turn_or_sleep(LOOK, hear)? {
         waiting = waiting.or_else(|| lines.try_recv().ok());
         let Some(line) = &waiting else { continue };

@@ -4,9 +4,9 @@
 //! Three processes of this program run the nodes. First, one client keeps 512 calls in flight; its rate is the peak.
 //! Then it makes calls at twice that rate, whether there is room or not; the rate and the latency of the accepted calls
 //! are printed. Last, two modest clients with four calls in flight each are measured alone, and beside a greedy client
-//! that calls whenever there is room. Their rates are printed, and the distance in the order between a call's command
-//! and the last command that was answered before the call was made. All processes share the machine's processors, so
-//! the rates depend on the machine. The distance does not.
+//! that calls whenever there is room. The rate of the slower one is printed, and its distance in the order between a
+//! call's command and the last command that was answered before the call was made. All processes share the machine's
+//! processors, so the rates depend on the machine. The distance does not.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

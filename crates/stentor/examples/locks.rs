@@ -19,7 +19,7 @@ struct Lock {
 /// The locks. A command is `+` or `-` followed by the name of a lock: the session acquires the lock, or releases it.
 #[derive(Clone, Default)]
 struct Locks {
-    /// The last fencing number. Numbers rise, so a resource that has seen one number refuses smaller ones.
+    /// The last fencing number. Numbers rise, so a resource that has seen one number can refuse smaller ones.
     last: u64,
     by_name: BTreeMap<Vec<u8>, Lock>,
 }

@@ -1,4 +1,4 @@
-//! A custom election: an operator appoints the leader, and no member ever decides by itself.
+//! A custom election: an operator appoints the leader, and no member replaces the leader by itself.
 //!
 //! `cargo run -p stentor --example own_election` runs three members of a group in one thread and appoints one after the
 //! other. Safety never depends on an election. A wrong election costs time, but ballots and majorities protect what is

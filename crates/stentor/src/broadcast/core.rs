@@ -39,8 +39,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
 }
 
 /// The start of a broadcast. All processes are awaited first, so that none misses a message. If the mode tolerates
-/// processes that stop, a sufficient number is awaited only for the configured patience. After the start, a process
-/// that is down delays no other process: flow control decides what may be sent.
+/// processes that stop, the broadcast also starts when a sufficient number has been connected for the configured
+/// patience. After the start, flow control alone decides what may be sent.
 #[derive(Debug, Default)]
 struct Beginning {
     has_begun: bool,

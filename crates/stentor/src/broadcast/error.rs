@@ -31,7 +31,7 @@ pub enum BroadcastErrorKind {
     /// A majority of the other processes refuses this one permanently: it runs for the second time, or has another key,
     /// configuration or release.
     Refused,
-    /// The operating system failed while the process ran.
+    /// A call of the operating system failed, at the start or later.
     Failed,
 }
 
