@@ -66,7 +66,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets the address of this end, on fabrics between hosts only.
+    /// Sets the IP address of this end, on fabrics between hosts only. An end that listens at a place ignores it: the
+    /// place is its address.
     pub fn bind(mut self, address: IpAddr) -> Self {
         self.wishes.bind = Some(address);
         self

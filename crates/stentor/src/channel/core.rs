@@ -291,7 +291,7 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(if self.endpoint.has_ended(self.handle) { Received::End } else { Received::Nothing })
     }
 
-    /// Returns the number of messages that are sent or being sent.
+    /// Returns the number of messages that are handed over, or whose rest the endpoint hands over by itself.
     pub(super) fn sent(&self) -> u64 {
         self.begun
     }

@@ -24,8 +24,8 @@ pub struct ChannelError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ChannelErrorKind {
-    /// This end cannot be opened. For example, a place, key or address is invalid or already in use, the fabric is not
-    /// available, or there is too little memory.
+    /// This end cannot be opened. For example, an argument is invalid, the place or address is in use, the fabric is
+    /// not available, or there is too little memory.
     NotStarted,
     /// The other end was not open in time.
     PeerAbsent,

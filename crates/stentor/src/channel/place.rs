@@ -11,12 +11,12 @@ use super::error::Problem;
 use crate::Cluster;
 use crate::config::{FabricKind, KeySource};
 
-/// Prefix of the names of all meetings. `stentor channel cat` uses another prefix, because its ends speak a
-/// protocol of their own over the channel.
+/// Prefix of the names of the meetings of all [`Channel`](super::Channel)s. The ends of `stentor channel cat` use
+/// another prefix, because they speak a protocol of their own.
 const PREFIX: &str = "channel";
 /// Fingerprint of the protocol between the two ends at a place.
 const FINGERPRINT: u64 = 1;
-/// Number of loopback addresses that a connecting end tries.
+/// Number of loopback addresses that a connecting end tries on `roce`.
 const LOOPBACKS: u8 = 64;
 /// Maximum length of a place that is used as a name unchanged.
 const PLAIN: usize = 24;
@@ -39,7 +39,8 @@ pub(super) struct Spot {
     pub(super) meeting: String,
     /// The addresses of the listener and of the other end, as far as they are known.
     pub(super) addresses: [Option<SocketAddr>; 2],
-    /// Alternative addresses for this end.
+    /// All addresses that a connecting end at a place may take, in the order in which they are tried. Empty for other
+    /// ends.
     pub(super) others: Vec<SocketAddr>,
     pub(super) key: Vec<u8>,
     pub(super) fingerprint: u64,
@@ -93,7 +94,7 @@ impl Meeting {
         }
     }
 
-    /// Resolves the parameters of this end and the address of the other one.
+    /// Resolves the parameters of this end, and the address of the other one if it is known.
     pub(super) fn spot(&self, wishes: &Wishes) -> Result<Spot, Problem> {
         match self {
             Meeting::Place { place, listens } => at_place(place, *listens, wishes),

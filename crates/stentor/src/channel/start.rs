@@ -22,10 +22,11 @@ use crate::runtime::RoceFabric;
 use crate::runtime::ShmFabric;
 use crate::runtime::{InUse, StartError, patiently};
 
-/// Size of the longest message on shared memory, in bytes. It must hold a piece and its protocol overhead.
+/// Maximum size of a message of the shared-memory fabric, in bytes. It carries a piece of a channel's message and the
+/// protocol overhead.
 #[cfg(feature = "shm")]
 const FABRIC_BYTES: u32 = 128 << 10;
-/// Size of the longest message of a fabric with tags, in bytes.
+/// Maximum size of a message of a fabric with tags, in bytes.
 #[cfg(feature = "ofi")]
 const TAGGED_BYTES: u32 = 512 << 10;
 
