@@ -153,7 +153,7 @@ impl ClientBuilder {
     }
 
     /// Opens a session through a multicast client that has already joined its groups and has its client id. `watch`
-    /// sees every later message before it is multicast.
+    /// sees every message of the session before it is multicast.
     ///
     /// # Errors
     /// Returns why the session was not opened, with the remedy.

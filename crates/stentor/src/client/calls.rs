@@ -19,7 +19,8 @@
 //! - All changes of a slot are made under its lock.
 //! - Wakers are foreign code, which may drop a call: they are woken and dropped outside the lock. A waker that panics
 //!   affects no other call.
-//! - Buffers stay with their slots. So a call allocates nothing once its slot has held a call of the same size.
+//! - Buffers stay with their slots. So a command or read to few groups allocates nothing once its slot has held a call
+//!   of the same size.
 
 use std::collections::VecDeque;
 use std::io;

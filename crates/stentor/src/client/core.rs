@@ -5,8 +5,9 @@
 //! A reply can be lost with a connection, or with the member that sent it. Members repeat replies to a client that
 //! connects, and a new leader repeats every reply that was not acknowledged. Neither helps if the leader is not
 //! connected to this client. Then the client asks: once a majority of each group has delivered a command and no reply
-//! has arrived for [`UNANSWERED`], it asks the groups for the outcome, which all members answer. A delivered command is
-//! in the session table of each group, so the question never closes it.
+//! has arrived for [`UNANSWERED`], it asks the groups for the outcome, which all members answer. If a group does not
+//! know a command, the question closes the command: the groups then never apply it. A delivered command is in the
+//! session table of each group, so this cannot happen to it.
 //!
 //! Commands of the session itself (such as its opening) and questions about requests of an earlier process are resent
 //! 250 ms (`AGAIN`) after a majority of each group has delivered them, until all groups have answered.
@@ -53,8 +54,8 @@ const UNANSWERED: Duration = Duration::from_millis(100);
 /// Maximum number of attempts to open or resume a session. Another attempt follows if a group's time or history, or the
 /// session's generation, was not as assumed. Attempts that fail because a group does not know the time do not count.
 const ATTEMPTS: u32 = 4;
-/// Pause before the next attempt if a group does not know the time yet. It is a fraction of the four clock bounds for
-/// which the group's members wait for each other.
+/// Pause before the next attempt if a group does not know the time yet. Members wait for the clocks of other members
+/// for up to four clock bounds, and the pause is a fraction of that time.
 const UNKNOWN_TIME: Duration = Duration::from_millis(50);
 /// Longest wait of a closing client for the end of its session.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -306,7 +307,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Runs rounds for `time`, while no command of the session is pending.
+    /// Runs rounds for `time`, between two attempts to open or resume the session.
     fn wait(&mut self, time: Duration) -> Result<(), Problem> {
         let until = Instant::now() + time;
         while Instant::now() < until && self.watch.goes_on() {

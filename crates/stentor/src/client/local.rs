@@ -32,7 +32,7 @@ pub enum Outcome<'a> {
     ReplyTooLong(Group),
     /// The command was not applied in any group, and never will be.
     NotApplied(Refused),
-    /// The command is applied once or never, and this client cannot find out which.
+    /// The command is applied once or never, and this client does not know which.
     Unknown(Why),
 }
 
@@ -267,9 +267,9 @@ impl LocalClient {
     }
 
     /// Leaves the session without ending it. Returns the session, which a later process can
-    /// [resume](super::ClientBuilder::session), for as long as after [`Client::leave`](super::Client::leave). This
-    /// function waits for no outcome: first call `turn` until all outcomes have arrived, or keep the
-    /// [tickets](LocalClient::ticket) of the unsettled commands.
+    /// [resume](super::ClientBuilder::session). The session lives for as long as after
+    /// [`Client::leave`](super::Client::leave). This function waits for no outcome: first call `turn` until all
+    /// outcomes have arrived, or keep the [tickets](LocalClient::ticket) of the unsettled commands.
     #[must_use = "the session cannot be resumed without it"]
     pub fn leave(self) -> Session {
         self.session()

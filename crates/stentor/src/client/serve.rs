@@ -2,8 +2,8 @@
 //! node's loop runs it.
 //!
 //! # Invariants
-//! - Calls to one group are sent in the order in which they were made. A group that accepts no call now delays all
-//!   calls whose destinations include it, and no other calls.
+//! - Calls to one group are sent in the order in which they were made. A call that cannot be sent yet delays later
+//!   calls that share a group with it, and no other calls.
 //! - A call that was held has its slot in the window already, so it is sent before calls that still need a slot.
 //! - The slot of a sent call stays in `under_way`, `reads` or `questions` until its outcome arrives or it times out.
 //! - Each call ends within the client's patience, plus a few milliseconds.
