@@ -36,7 +36,7 @@ impl Cluster {
     /// Reads and checks a file, usually `cluster.toml`. `stentor config init` writes one.
     ///
     /// # Errors
-    /// Returns the reason why the file is refused, with the remedy and, if the file can be read, the line.
+    /// Returns the reason why the file is refused, with the remedy and, if the problem lies in a line, the line.
     pub fn load(path: impl AsRef<Path>) -> Result<Cluster, ConfigError> {
         let path = path.as_ref();
         let runtime = runtime(ClusterConfig::load(path).map_err(ConfigError)?, path)?.with_file(path);

@@ -49,7 +49,7 @@ pub const SNAPSHOT_MIB: RangeInclusive<u32> = 1..=1_048_576;
 /// Backlog of deliveries that a donor keeps for the receiver of its state, in MiB. The smallest value holds one of the
 /// longest messages.
 pub const BACKLOG_MIB: RangeInclusive<u32> = 32..=1_048_576;
-/// Share of their usual rate down to which clients are throttled when the backlog is nearly full, in percent.
+/// Share of their usual rate that clients keep when the backlog is nearly full, in percent.
 pub const SLOWED_PERCENT: RangeInclusive<u32> = 1..=100;
 
 /// Journal of recent commands that a member keeps for observers, in MiB; 0: no observers.
@@ -99,12 +99,12 @@ pub struct Limits {
     pub snapshot_mib: u32,
     /// Backlog of deliveries that a donor keeps for the receiver of its state, in MiB; within [`BACKLOG_MIB`].
     pub backlog_mib: u32,
-    /// Share of their usual rate down to which clients are throttled when the backlog is nearly full, in percent;
-    /// within [`SLOWED_PERCENT`].
+    /// Share of their usual rate that clients keep when the backlog is nearly full, in percent; within
+    /// [`SLOWED_PERCENT`].
     pub slowed_percent: u32,
-    /// Time after which a member is expelled if it frees nothing that is written to it while a majority of its group
-    /// does, in milliseconds; within [`EXPEL_MS`]. If a ring or window is full, the member is expelled after a tenth of
-    /// this time. The other members continue without an expelled member.
+    /// Time after which a member is expelled if it frees nothing that is written to it while a majority of its group is
+    /// not stalled, in milliseconds; within [`EXPEL_MS`]. If a ring or window is full, the member is expelled after a
+    /// tenth of this time. The other members continue without an expelled member.
     pub expel_ms: u32,
     /// Journal of recent commands that a member keeps for observers, in MiB; within [`OBSERVED_MIB`]. It exists while
     /// an observer is connected, and for two minutes afterwards. If it is 0, the member has no observers.

@@ -83,8 +83,8 @@ impl MemoryPlan {
     }
 }
 
-/// Computes the memory that a process keeps after long work, if all its clients are connected and use their windows. It
-/// does not include the fabric's own queues, the program, or data that waits during failures.
+/// Computes the memory that a process keeps once its buffers have grown, if all its clients are connected and use their
+/// windows. It does not include the fabric's own queues, the program, or data that waits during failures.
 pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let topology = config.topology();
     let limits = config.limits().multicast();

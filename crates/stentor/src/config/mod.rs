@@ -40,7 +40,7 @@
 //! payload_bytes = 1024           # longest payload
 //! keys = { "g1.1" = "…", … }     # Ed25519 public keys of all processes (64 hex digits each): values are signed
 //!
-//! [verbs]                        # for fabric = "verbs"; unset keys are chosen by the address of each process
+//! [verbs]                        # for fabric = "verbs"; the address of a process selects an unset device, port or GID
 //! device = "mlx5_0"              # `stentor doctor` lists devices, ports and GIDs
 //! port = 1
 //! gid_index = 3
@@ -69,7 +69,7 @@
 //! ```
 //!
 //! A file is checked completely when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the
-//! [`limits`], malformed addresses. Every [`ConfigError`] names the file, the line if the file can be read, and the
+//! [`limits`], malformed addresses. Every [`ConfigError`] names the file, the line if the problem lies in one, and the
 //! remedy. A [`ClusterConfig`] that exists is valid.
 
 mod address;

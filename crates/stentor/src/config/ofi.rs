@@ -14,8 +14,8 @@ use super::number::number;
 /// Range of each timeout of `[ofi]`, in milliseconds.
 const TIMEOUT_MS: std::ops::RangeInclusive<u32> = 1..=60_000;
 
-/// The use of libfabric by processes. One file may serve hosts whose devices have different names; a named provider
-/// applies to all hosts.
+/// The use of libfabric by processes. One file may serve hosts whose devices have different names: without `device`,
+/// each process uses the device with its address. Named providers apply to all hosts.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OfiSettings {
     /// Providers as libfabric names them, in the order in which they are tried. If empty, the first available provider

@@ -10,8 +10,8 @@ use toml::Spanned;
 use super::error::{Misplaced, Problem};
 use super::number::number;
 
-/// The use of devices by processes. One file may serve hosts whose devices have different names: unset values are
-/// chosen on each host.
+/// The use of devices by processes. One file may serve hosts whose devices have different names: an unset device, port
+/// or GID index is chosen on each host.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct VerbsSettings {
     /// Name of the device.
