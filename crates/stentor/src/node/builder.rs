@@ -206,8 +206,8 @@ impl<S: StateMachine> NodeBuilder<S> {
     }
 }
 
-/// Creates the directory entry through which commands of this host reach the node, unless the fabric creates one.
-/// Returns an error if another process of this name runs on this host.
+/// Creates the directory entry through which commands of `stentor` on this host reach the node, unless the fabric
+/// creates one. Returns an error if another process of this name runs on this host.
 fn place<F: ClusterFabric>(
     plan: &ClusterRuntime,
     me: ProcessId,

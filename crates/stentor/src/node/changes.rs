@@ -5,8 +5,8 @@
 //! - A lack of members is logged only after it has lasted, so that members which start one after the other cause no
 //!   warning.
 //! - A node with memory considers another member to be without memory only if it has seen that member disappear, and
-//!   only while the member shows no memory. The second condition alone is not enough: a member with memory that has
-//!   just started, or whose clock is wrong, does not stand for election either.
+//!   only while the member shows no memory. The second condition alone is not enough: a member with memory may not show
+//!   it just after its start, or while its clock is wrong and it does not stand for election.
 
 use std::time::Duration;
 

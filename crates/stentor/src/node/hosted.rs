@@ -97,7 +97,8 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     turner: Turner,
     sleeper: Sleeper,
     leaving: Leaving,
-    /// The directory entry through which commands of this host reach the node, on fabrics that create no entry.
+    /// The directory entry through which commands of `stentor` on this host reach the node, on fabrics that create no
+    /// entry.
     place: Option<StandingSeat>,
     /// Time at which the next notices to the clients of a halted group are due.
     next_notice: Duration,
@@ -512,7 +513,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         self.ended(RunError::Wait(stentor_fabric::WaitError::System(error.to_string())))
     }
 
-    /// Ends the node's activity, although the program may keep the value: pending requests are dropped.
+    /// Ends the node's activity and drops pending requests. The program may keep the `Node` value for longer.
     fn end(&mut self) {
         // The operator closes first: the hooks may take long, and an operator's question would wait for them.
         self.operator.close();
@@ -570,8 +571,8 @@ fn hands_over(plan: &ClusterRuntime, heir: ProcessId, voice: &Voice) {
     voice(log::Level::Info, &format!("told to stop: hands over to {}", plan.name(heir)));
 }
 
-/// Listens for operators at the directory entry through which commands of this host reach the node. A failure is
-/// logged, and the node runs without an operator socket.
+/// Listens for operators at the directory entry through which commands of `stentor` on this host reach the node. A
+/// failure is logged, and the node runs without an operator socket.
 fn listen<F: ClusterFabric>(member: &Member<F>, place: Option<&StandingSeat>, voice: &Voice) -> Operator {
     let at = member.fabric().operator_socket().or_else(|| place.map(StandingSeat::beside));
     Operator::listen(at.as_ref(), &member.fabric().waker()).unwrap_or_else(|error| {

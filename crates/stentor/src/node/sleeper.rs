@@ -11,8 +11,8 @@ use stentor_fabric::Waker;
 pub(super) struct Sleeper(Arc<RwLock<Option<Waker>>>);
 
 impl Sleeper {
-    /// Sets the waker of the fabric on which the protocol's thread sleeps. That thread calls this function, or another
-    /// thread calls it before that thread begins.
+    /// Sets the waker of the fabric on which the protocol's thread sleeps. Once the node runs, only the protocol's
+    /// thread calls this function.
     pub(super) fn set(&self, waker: Waker) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(waker);
     }

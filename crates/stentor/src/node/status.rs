@@ -18,9 +18,9 @@ pub struct Status {
     pub leads: bool,
     /// The last position that this process has applied. `None` if it has applied none.
     pub applied: Option<Position>,
-    /// Number of places in the order that this node's state contains. Commands, reads, messages of sessions, time
-    /// entries and version entries have a place each. A group orders a time entry when a session ends or a timer is
-    /// due.
+    /// Number of places in the order that this node's state contains. Commands, ordered reads, messages of sessions,
+    /// time entries and version entries have a place each. A group orders a time entry when a session ends, a timer is
+    /// due, or a read requires a later time.
     pub commands: u64,
     /// Number of places that are delivered and not applied yet.
     pub queued: u64,

@@ -80,7 +80,7 @@ impl Marks {
     }
 }
 
-/// The chain of a member, on the apply thread.
+/// The chain of a member, on the thread that applies commands.
 #[derive(Debug, Default)]
 pub(in crate::node) struct Chain {
     last: Mark,

@@ -101,7 +101,7 @@ impl Observers {
 }
 
 impl Observers {
-    /// Makes the thread notify the observers that the member ends, and end.
+    /// Makes the thread end after it has notified the observers that the member ends.
     pub(super) fn close(&mut self) {
         self.arrivals.put(Arrival::End);
         self.bell.iter().for_each(|bell| ring::ring(bell));

@@ -27,10 +27,10 @@ const NAP: Duration = Duration::from_millis(1);
 const LATE: Duration = Duration::from_millis(2);
 /// Time for which processors are considered scarce after such a delay.
 const PRESSED: Duration = Duration::from_millis(500);
-/// Rate of records to one observer while processors are scarce, in bytes per second. If there are n observers, all of them
-/// together get 1/n of this rate.
-/// Observers must also process the records. On a busy host they do so at the expense of the group, no matter their
-/// priority: if a thread of the group yields, an observer may run for milliseconds.
+/// Rate of records to a single observer while processors are scarce, in bytes per second. With n observers, all of them
+/// together get 1/n of this rate, because each of them must also process the records. On a busy host they do so at the
+/// expense of the group, no matter their priority: if a thread of the group yields, an observer may run for
+/// milliseconds.
 const PRESSED_RATE: i64 = 32 << 20;
 /// The nice value of the thread. If processors are scarce, the group has precedence over its observers.
 const NICE: i32 = 19;
