@@ -46,7 +46,8 @@ pub(super) struct Asking {
 }
 
 impl Attempt {
-    /// Begins an attempt: at the member's control socket if the member is on this host, and over the network otherwise.
+    /// Begins an attempt: at a control socket of the member on this host if it accepts the connection, and over the
+    /// network otherwise.
     pub(super) fn begin(target: &Target) -> Result<Attempt, Fault> {
         let mut last = None;
         for path in target.paths() {

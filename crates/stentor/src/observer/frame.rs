@@ -21,7 +21,7 @@ pub(crate) struct Begin {
     /// The fingerprint of the configuration, which is the same at all processes of a cluster.
     pub(crate) fingerprint: u64,
     pub(crate) group: u16,
-    /// `true` if the member may send a state if its journal does not contain the position.
+    /// `true` if the observer accepts a state when the member's journal does not contain the position.
     pub(crate) states: bool,
     /// `true` if the member may serve the observer while it leads.
     pub(crate) of_leader: bool,
@@ -71,7 +71,7 @@ pub(crate) enum Frame<'a> {
     Welcome(Place),
     /// The next bytes of the stream of records. A record may span several frames.
     Records(&'a [u8]),
-    /// The state after this place follows. An incomplete record before this frame is dropped.
+    /// The pieces of the state as of this place follow. An incomplete record before this frame is dropped.
     State(Place),
     /// The next bytes of the state.
     Piece(&'a [u8]),

@@ -12,8 +12,8 @@ use crate::{Group, SessionId};
 pub enum Observed {
     /// A command that the group applied.
     Command(ObservedCommand),
-    /// A place in the order at which the group applied no command: a read, a copy of a command, a message of a session,
-    /// a time entry or a version entry.
+    /// A place in the order at which the group applied no command: an ordered read, a copy of a command, a message of a
+    /// session, a time entry or a version entry.
     Step(ObservedPosition),
     /// The value of the state machine after all commands up to a position. It replaces the observer's own value,
     /// because some earlier commands were not observed.

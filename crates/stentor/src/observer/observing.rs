@@ -20,7 +20,7 @@ use crate::Group;
 use crate::descriptor::Descriptor;
 use crate::runtime::ClusterRuntime;
 
-/// Time without a frame after which a member is abandoned. A member sends a frame at least once per second.
+/// Time without a frame after which a member is abandoned. A member sends a frame about once per second or more often.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Shortest and longest pause after a round of all members. The pause doubles from the first to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));

@@ -47,7 +47,7 @@ pub struct Operator {
     observers: Vec<ObserverLine>,
 }
 
-/// A connection of an observer, on which nothing was sent yet.
+/// A connection of an observer, on which no frame was sent yet.
 #[derive(Debug)]
 pub enum ObserverLine {
     /// A connection from a process of this user on this host.
