@@ -9,9 +9,9 @@
 //!    [`Cluster::builder`] builds a configuration in code.
 //! 2. Implement [`StateMachine`] for the replicated value: it applies commands and replies to them.
 //! 3. [`Cluster::node`] configures a member of a group, and [`Node::run`] runs it. Run each member in its own process.
-//! 4. [`Cluster::client`] connects a client, and [`Client::call`] sends a command and returns its reply.
+//! 4. [`Cluster::client`] configures a client, [`Client::call`] sends a command, and [`Call::wait`] returns the reply.
 //!
-//! This program runs a node if its argument is a member's name, and a client otherwise:
+//! With a member's name as its argument, this program runs a node. Without an argument, it runs a client:
 //!
 //! ```no_run
 //! use std::io::{self, Read, Write};
