@@ -234,8 +234,9 @@ impl Context<'_> {
         self.groups.iter().copied().map(Group)
     }
 
-    /// Returns the session under which the command was sent. `None` means that a program sent it through the protocol's
-    /// own client, without a session; such a command gets no reply.
+    /// Returns the session under which the command was sent. Returns `None` in
+    /// [`session_ended`](StateMachine::session_ended) and [`timer`](StateMachine::timer), and for a command that a
+    /// program sent through the protocol's own client, without a session; such a command gets no reply.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         self.session

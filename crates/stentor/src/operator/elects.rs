@@ -22,7 +22,8 @@ pub trait Elects: Send + 'static {
     /// Sets the progress of this member's application; see [`ElectionDriver::set_applied`].
     fn set_applied(&mut self, applied: Applied);
 
-    /// Returns the number of messages that another member had delivered, as it last published.
+    /// Returns the number of commands that another member had applied, or of messages that it had delivered, as it last
+    /// published.
     fn delivered(&self, process: ProcessId) -> u64;
 
     /// Returns the index of the command at which another member's state machine is poisoned, as it last published.
@@ -36,10 +37,10 @@ pub trait Elects: Send + 'static {
     /// is poisoned.
     fn stands_back(&self) -> bool;
 
-    /// Returns whether the election names this member.
+    /// Returns whether the election names this member as the leader.
     fn is_named(&self) -> bool;
 
-    /// Returns the time of a member's last heartbeat; see [`ElectionDriver::heard`].
+    /// Returns the time of another member's last heartbeat; see [`ElectionDriver::heard`].
     fn heard(&self, process: ProcessId) -> Option<Duration>;
 
     /// Returns whether another member is alive and does not stand for election. Returns `false` if the election does

@@ -23,9 +23,8 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Creates the place, before the process does anything that other processes notice. Returns an error if another
-    /// process has the place. Reports any other obstacle to `say`, and returns `None`: the command `asker` then cannot
-    /// reach this process.
+    /// Creates the place. Call this before the process does anything that other processes notice. Reports an obstacle
+    /// that is not an error to `say`, and returns `None`: the command `asker` then cannot reach this process.
     ///
     /// # Errors
     /// Returns [`StartError::Fabric`] if another process has the place, or if the same member runs elsewhere on this

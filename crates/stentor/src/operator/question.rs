@@ -58,15 +58,15 @@ pub struct Standing {
     /// The incarnation that a reset of the member's group must name, as far as the member knows.
     #[serde(default)]
     pub ends: String,
-    /// The reason why the member cannot begin its group together with other members that have no memory.
+    /// The reason why the members without memory cannot begin the group, unless the reason is a missing member.
     #[serde(default)]
     pub hindrance: Option<String>,
     /// The number of the last ballot whose state the member has.
     pub epoch: u64,
     /// The leader of that ballot.
     pub leader: String,
-    /// Time since that leader's heartbeat last rose, in milliseconds. `None` if this member is the leader, or if
-    /// servers run the election.
+    /// Time since that leader's heartbeat last rose, in milliseconds. `None` if it never rose, if this member is the
+    /// leader, or if servers run the election.
     #[serde(default)]
     pub heard_ms: Option<u64>,
     /// The number of the largest ballot that the member has promised.

@@ -48,12 +48,12 @@ pub enum AddressError {
         /// The address.
         found: IpAddr,
     },
-    /// The cluster has no such process, so it has no address.
+    /// The cluster or the broadcast has no such process, so it has no address.
     #[error("{process} is not one of the {processes} processes of the configuration: use one of those")]
     NoProcess {
         /// The requested process.
         process: ProcessId,
-        /// The number of processes in the cluster.
+        /// The number of processes in the cluster or the broadcast.
         processes: usize,
     },
     /// One process has an IPv4 address, the other an IPv6 address.

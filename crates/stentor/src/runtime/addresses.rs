@@ -27,7 +27,7 @@ impl ClusterRuntime {
 const NEB_SETS: u16 = 1 << 15;
 
 impl ClusterRuntime {
-    /// Returns the switch as a broadcast uses it beside the multicast.
+    /// Returns the configuration of the switch for a broadcast, with other numbers of sets than the multicast's.
     pub(super) fn neb_switch(&self) -> Option<SwitchConfig> {
         let cluster = Some(self.config().cluster().to_owned());
         self.config().switch().map(|switch| SwitchConfig { cluster, first_set: NEB_SETS, ..switch.clone() })

@@ -30,7 +30,7 @@ pub fn life_now() -> u64 {
     (incarnation() / 1_000_000).max(1)
 }
 
-/// Returns a number that distinguishes this process from earlier ones with the same id: the time of its start, in
+/// Returns a number that distinguishes this process from earlier ones with the same id: the present time, in
 /// nanoseconds since 1970. Two processes have the same number only if both read the same nanosecond, for example
 /// because the clock was set back.
 pub(super) fn incarnation() -> u64 {

@@ -182,7 +182,7 @@ impl ClusterRuntime {
     }
 
     /// Sets the file that the configuration was read from. On one host, two processes with one name cannot start from
-    /// one file, even in different directories.
+    /// one file, even if their sockets are in different directories.
     #[must_use]
     pub fn with_file(self, file: &Path) -> Self {
         ClusterRuntime { file: Some(file.to_owned()), ..self }
@@ -285,8 +285,8 @@ impl ClusterRuntime {
         self.make_on(fabric, me, Member::new)
     }
 
-    /// Creates a member that may return after a restart. Its running group admits it, or the group is founded when all
-    /// its members are connected.
+    /// Creates a member that may return after a restart. Its running group admits it. If all members are connected and
+    /// no process remembers the group, the configured `total_loss` decides whether they found it.
     ///
     /// # Errors
     /// See [`StartError`].

@@ -86,7 +86,7 @@ struct Other {
     lost: bool,
     /// State of the member's process at the last check.
     presence: Presence,
-    /// Number of applied commands that the member published last.
+    /// Number of applied commands, or of deliveries, that the member published last.
     delivered: u64,
     /// Number of the command at which the member's state machine is poisoned, as the member published last.
     poisoned: Option<u64>,
@@ -114,7 +114,7 @@ pub struct ElectionDriver<E> {
     since: Option<Duration>,
     /// `true` if the election has a leader.
     led: bool,
-    /// Time since which this member could be eligible and the election has named no leader.
+    /// Time since which this member has its group's state and the election names no leader.
     unled: Option<Duration>,
     /// Time until which this member is eligible although it should defer.
     insists: Duration,
@@ -171,7 +171,7 @@ impl ElectionDriver<Heartbeat> {
     }
 
     /// Runs one round, after the member's step: reads the other members' heartbeats, lets the election decide,
-    /// publishes this member's heartbeat, and campaigns if necessary. Returns at once before the next round is due.
+    /// publishes this member's heartbeat, and campaigns if necessary. Does nothing before the next round is due.
     pub fn round<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>) {
         if now < self.next {
             return;
@@ -284,8 +284,8 @@ impl<E: Election> ElectionDriver<E> {
         self.others.iter().find(|other| other.process == process)?.beat.map(|(_, at)| at)
     }
 
-    /// Returns the number of commands that another member has applied, as it published last. 0 if it has published
-    /// nothing.
+    /// Returns the number of commands that another member has applied, or of its deliveries, as it published last.
+    /// Returns 0 if it has published nothing.
     #[must_use]
     pub fn delivered(&self, process: ProcessId) -> u64 {
         self.others.iter().find(|other| other.process == process).map_or(0, |other| other.delivered)
@@ -303,7 +303,7 @@ impl<E: Election> ElectionDriver<E> {
         self.applied = Some(applied);
     }
 
-    /// Returns whether the election names this process.
+    /// Returns whether the election names this process as the leader.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.named
@@ -375,8 +375,8 @@ impl<E: Election> ElectionDriver<E> {
 
     /// Prepares the end of this process: the member is no longer eligible, and a leader hands over to the connected
     /// member that has applied most; members with an intact state machine come first. Returns whether the process may
-    /// end: it does not lead, no other member can take over, or 500 ms have passed. Call it after each
-    /// [`round`](ElectionDriver::round) until then.
+    /// end: it does not lead and, if it handed over, knows that another member leads; no other member can take over; or
+    /// 500 ms have passed. Call it after each [`round`](ElectionDriver::round) until then.
     pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
         let replica = member.replica();

@@ -120,8 +120,8 @@ pub(super) fn is_ipv4(found: &[Found], bind: Option<IpAddr>) -> Option<bool> {
     all.all(has(false)).then_some(false)
 }
 
-/// Picks one address of a host: preferably of this family, and preferably one that other hosts can reach rather than a
-/// loopback address.
+/// Picks one address of a host. If a family is decided, prefers an address of this family, and then one that other
+/// hosts can reach to a loopback address.
 pub(super) fn pick(found: &[SocketAddr], v4: Option<bool>) -> Option<SocketAddr> {
     let rank = |address: &&SocketAddr| {
         (v4.is_some_and(|v4| v4 != address.is_ipv4()), v4.is_some() && address.ip().is_loopback())

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | the fabric refuses the start because another process holds the id | the next id |
 //! | for more than 0.3 s, a group has the maximum number of records of earlier processes of the id | the next id |
-//! | for 1 s, the home group is unreachable; `to` does not contain it, and no id was requested | the next home group |
+//! | for 1 s, the home group is unreachable; the client does not need it, and no id was requested | next home group |
 //! | a process on another host holds the id | the next id |
 //! | a majority of each group counts for flow control | the client starts |
 //! | the timeout has passed, or the watcher gives up | an error |
@@ -61,8 +61,8 @@ pub enum JoinError<E> {
     Start(StartError),
     /// Waiting failed.
     Run(RunError),
-    /// No candidate client id can be used: it is in use, its home group is unreachable, or a group has the maximum
-    /// number of records of its earlier processes.
+    /// No client id can be used. An id cannot be used if a process holds it, if its home group is unreachable, or if a
+    /// group has the maximum number of records of its earlier processes.
     NoPlace,
     /// The watcher gave up, or the timeout has passed.
     GivenUp(E),
@@ -220,7 +220,7 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
         Ok(client)
     }
 
-    /// Returns whether every connected member counts for the client's flow control.
+    /// Returns whether every connected member of the groups in `to` counts for the client's flow control.
     fn is_counted(&self, client: &Client<F>) -> bool {
         let members = self.to.iter().flat_map(|group| client.topology().members(*group));
         members.into_iter().all(|process| client.counts_on(process) || !client.fabric().sees(process))

@@ -188,9 +188,9 @@ impl MemberLoop {
         MemberLoop { backoff, housekeeper, repose: Repose::default(), begun: false }
     }
 
-    /// Runs one round. `app` receives the delivered messages in the global order. `round` is called after the member's
-    /// step with `app`, the time since the start, and whether the step did any work. Returns whether the round did any
-    /// work, and how long the member may sleep if it did not.
+    /// Runs one round. `app` receives the delivered messages in the global order. After the member's step, `round` is
+    /// called with the member, `app`, the time since the start, and whether there was any work so far. Returns whether
+    /// the round did any work, and how long the member may sleep if it did not.
     ///
     /// # Errors
     /// Returns why the member cannot continue; see [`RunError`].

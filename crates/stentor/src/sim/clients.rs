@@ -59,7 +59,7 @@ pub(super) struct SimCall {
     pub(super) groups: Groups,
     pub(super) bytes: Vec<u8>,
     pub(super) submitted: u64,
-    /// Time after which the answer to a read must be placed.
+    /// Time up to which the answer to a read includes the order; 0 if it is not known.
     pub(super) heard: u64,
     /// Time at which the fate of the call became known, and the fate; `None` if it never became known.
     pub(super) ended: Option<(u64, Fate)>,

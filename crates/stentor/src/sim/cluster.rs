@@ -24,8 +24,8 @@ use super::sequential::Sequential;
 use super::wrongs::Wrongs;
 use crate::{Group, StateMachine};
 
-/// A simulated cluster: a user's state machines and the clients that call them, under all faults and in virtual time.
-/// One seed determines a run.
+/// A simulated cluster: a user's state machines and the clients that call them, under faults and in virtual time. One
+/// seed determines a run.
 ///
 /// See the [module](crate::sim) for an example.
 pub struct SimCluster<S> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::debug::debug_as_display;
 
-/// Number of trace lines in the text of a failure.
+/// Largest number of trace lines in the text of a failure.
 const SHOWN_LINES: usize = 40;
 
 /// Name of the environment variable that selects a single seed.
@@ -85,7 +85,8 @@ impl fmt::Display for SimProperty {
     }
 }
 
-/// The failure of a seed: the violated property, and how to reproduce it. Its text includes the end of the trace.
+/// The failure of a seed: the violated property, and how to reproduce it. Its text includes the lines of the trace up
+/// to the violation, if the trace shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SimFailure {
     pub(super) seed: u64,

@@ -15,7 +15,8 @@ use crate::{Frozen, Reply, SessionId, StateMachine};
 /// Returns the bytes of a value that must be equal at all members.
 pub(super) type Compare<S> = Rc<dyn Fn(&S) -> Vec<u8>>;
 
-/// A user's state machine at one simulated member. After a panic it does nothing: the run has failed.
+/// A user's state machine at one simulated member. After a panic or a failed `restore` it does nothing: the run has
+/// failed.
 pub(super) struct Hosted<S> {
     pub(super) machine: Option<S>,
     pub(super) lent: Lent,

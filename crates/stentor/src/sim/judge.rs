@@ -74,7 +74,7 @@ fn first_difference(model: &Sequential<'_>, history: &History, order: &[usize]) 
 
 /// Returns the place of a call in the members' order. An unordered read is placed after the calls that its answer
 /// contains: those of its group up to its index. A read at the leader is also placed after all calls up to the time
-/// that it follows, as long as that time precedes the next position of its group.
+/// that it follows, but before the next position of its group.
 fn place_in_order(model: &Sequential<'_>, token: u64, call: &Call) -> (u64, u16, bool, Option<u64>) {
     let Some(position) = model.calls.get(&token).and_then(SimCall::answered_at) else {
         let applied = model.applied.get(&token).and_then(|groups| groups.values().next());

@@ -1,4 +1,4 @@
-//! Simulation of a user's state machine and clients: all faults, virtual time, and one seed that determines a run.
+//! Simulation of a user's state machine and clients: injected faults, virtual time, and one seed that determines a run.
 //!
 //! A [`SimCluster`] runs the members' real protocol and the clients' real sessions on simulated NICs, on one thread.
 //! Members crash and return without memory, processes pause, links are cut, leaders change, packets are lost and
@@ -70,8 +70,8 @@
 //! group orders time entries. The model's timers fire at the positions that members passed.
 //!
 //! # When a seed fails
-//! The error names the seed, the violated property, the evidence and the last lines of the trace. To run that seed
-//! alone, set the environment variable `STENTOR_SIM_SEED`.
+//! The error names the seed, the violated property and the evidence, and shows the lines of the trace up to the
+//! violation. To run that seed alone, set the environment variable `STENTOR_SIM_SEED`.
 //!
 //! # Limits of the simulation
 //! The simulation does not cover groups that lose all their members at once, resets by operators, and

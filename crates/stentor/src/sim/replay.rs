@@ -107,7 +107,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Answers the reads after a position.
+    /// Compares the answers of the reads that name a position with the model's answers there.
     fn answer(&mut self, number: u64, replayed: &mut Replayed) {
         for token in self.reads.remove(&number).unwrap_or_default() {
             let Some(call) = self.model.calls.get(&token) else { continue };

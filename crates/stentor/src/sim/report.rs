@@ -8,8 +8,8 @@ use super::clients::Clients;
 use super::seen::Fate;
 use crate::Consistency;
 
-/// Smallest number of seeds of a run in which every kind of fault must occur at least once. Fewer seeds may miss a kind
-/// by chance.
+/// Number of seeds from which on every kind of fault must occur at least once in a run. Fewer seeds may miss a kind by
+/// chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
 /// Events of which each must occur at least once in a run of [`CLAIMED_FROM_SEEDS`] or more seeds, whatever the size of
 /// the groups. The first must occur in every run.

@@ -19,7 +19,8 @@ impl SimRun {
         &self.report
     }
 
-    /// Returns a hash of all events of the run, including each write of a member. Two runs with equal hashes are equal.
+    /// Returns a hash of all events of the run, including each write of a member. Equal runs have equal hashes, and
+    /// different runs almost certainly have different hashes.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest

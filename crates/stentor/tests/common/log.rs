@@ -9,8 +9,8 @@ use stentor::{Context, Frozen, Reply, StateMachine};
 #[allow(unused_imports, reason = "some tests that share this file do not wait")]
 pub(crate) use crate::until::until;
 
-/// Appends each command to a log. Replies with the number of times that this command has been applied, and with its
-/// index in the log.
+/// Appends each command to a log. Replies with the number of times that this command is among the last 4096, and with
+/// its index in the log.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Log(pub(crate) Vec<Vec<u8>>);
 

@@ -1,4 +1,4 @@
-//! Channels: every way to call, every way to stop, and every error.
+//! Channels: the ways to call, the ways to stop, and errors.
 
 use std::future::Future;
 use std::pin::pin;

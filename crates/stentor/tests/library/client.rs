@@ -1,4 +1,4 @@
-//! Clients: replies, several groups, failures of leaders, sessions, and every way to drop a call.
+//! Clients: replies, several groups, failures of leaders, sessions, and dropped calls.
 
 use std::collections::BTreeMap;
 use std::future::Future;

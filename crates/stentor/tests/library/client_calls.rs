@@ -134,9 +134,9 @@ fn a_call_before_the_last_handle_drops_is_applied() {
     }
 }
 
-/// The clocks of two groups differ, like those of two hosts. The commands of a session that moves from the group that
-/// is ahead to the other one still follow the session's position in the order. The same applies to a session that
-/// observes that position.
+/// The clocks of two groups differ, like those of two hosts. A session calls the group that is ahead, and then the
+/// other group. Its commands there still follow the session's position in the order. The same applies to a session
+/// that observes that position.
 #[test]
 fn a_command_follows_all_that_its_session_has_observed() {
     let running = Running::new("session-order");

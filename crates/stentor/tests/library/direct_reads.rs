@@ -35,7 +35,7 @@ impl StateMachine for Count {
         reply.extend(&self.count.to_le_bytes());
     }
 
-    /// Replies with the count. Checks the position of the read.
+    /// Replies with the count. Checks the query, and the time of the read.
     fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply) {
         if query == LONG {
             return reply.extend(&[0; 5000]);

@@ -106,8 +106,8 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
     });
 }
 
-/// The first leader of a group is on a host whose clock is a year ahead. It hands over to a member with a right clock,
-/// and is not eligible until its own clock is right. The group's time is right throughout.
+/// The first leader of a group is on a host whose clock is a year ahead. The election replaces it by a member with a
+/// right clock, and it is not eligible until its own clock is right. The new leader's time is right.
 #[test]
 fn a_member_whose_clock_is_off_does_not_lead_while_another_can() {
     let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("valid times");

@@ -12,7 +12,7 @@ use stentor_testutil::TempDir;
 /// Time limit; reached only if an example hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running example with its output, which ends with the test.
+/// A running example, which is killed when this is dropped, and its output.
 struct Running {
     child: Child,
     lines: Receiver<String>,

@@ -1,7 +1,7 @@
 //! Tests of the public interface, of processes of users, and of the loops below them.
 //!
 //! They form one program, because each test program is compiled with every fabric. Tests that count allocations,
-//! capture the log or measure time are programs of their own.
+//! capture the log or measure processor time are programs of their own.
 
 mod apply;
 mod broadcast;

@@ -55,7 +55,7 @@ impl Bed {
                 ReplicaConfig { retry_ticks: 3, ..ReplicaConfig::new(Arc::clone(&topology), *me, limits.window) };
             let mut member = Member::new(world.fabric(*me), config, limits, SALT, 1).expect("a possible member");
             member.set_tick(round);
-            // The client is connected throughout, even for members that cannot reach each other.
+            // A member that cannot reach the other members still reaches the client, and must not give it up.
             member.set_client_timeout(Duration::MAX);
             (member, ElectionDriver::new(Scripted::new(script(*me)), *me, &processes, round, patience))
         };

@@ -22,7 +22,7 @@ fn cluster(name: &str, directory: &Path) -> Cluster {
     crate::nodes::cluster(name, directory, &["g"])
 }
 
-/// The members of its group.
+/// The members of the cluster's group.
 const MEMBERS: [&str; 3] = ["ga", "gb", "gc"];
 
 fn sum_of(handle: &NodeHandle<Sum>) -> u64 {

@@ -24,7 +24,7 @@ use crate::nodes::LONG;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Returns a cluster of one group, with a journal of `observed_mib` MiB at each member.
+/// Returns a cluster of one group, in which a member with observers keeps a journal of `observed_mib` MiB.
 pub(crate) fn cluster(name: &str, directory: &Path, fabric: FabricKind, observed_mib: u32) -> Cluster {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
     let (net, next) = (std::process::id() % 250 + 1, NEXT.fetch_add(1, Ordering::Relaxed) % 60);
@@ -223,7 +223,7 @@ fn an_observer_without_states_and_position_starts_at_the_present() {
         witness.see(Duration::from_millis(5));
     }
     assert_eq!((witness.states, witness.log.0.first()), (0, Some(&b"n50".to_vec())));
-    // The other members have no journal, so they did not keep what follows the position.
+    // A member without observers keeps no journal, so the follower did not keep what follows the position.
     let error = stage.observe().member(stage.follower()).from(begins).without_states().connect();
     let error = error.map(drop).expect_err("it is not kept there");
     assert_eq!(error.kind(), ObserveErrorKind::Gone, "{error}");

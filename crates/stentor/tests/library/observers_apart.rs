@@ -350,8 +350,8 @@ fn an_observer_of_a_killed_member_resumes_at_another_one() {
 #[test]
 #[ignore = "it takes minutes, and measures"]
 fn an_observer_stopped_for_a_minute_delays_nobody_and_resumes() {
-    // At full speed the observer needs a state afterwards. At the lower rate the journal covers the minute, and it
-    // needs none.
+    // At full speed the observer needs a state afterwards. At the lower rate the journal covers the minute, and the
+    // observer needs no state.
     for (mib, rate) in [(32, 0), (1024, 20_000)] {
         let mut stage = Stage::new(mib, rate);
         let without = [stage.rate(Duration::from_secs(10)), stage.rate(Duration::from_secs(10))];

@@ -1,4 +1,4 @@
-//! Answers of a node to operators of the same host, in every situation of the node.
+//! Answers of a node to operators of the same host, in various situations of the node.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
