@@ -1,5 +1,5 @@
-//! Execution of control packets. The first pass of a control packet reads the registers and decides. Each later pass
-//! executes the packet for one member.
+//! Execution of control packets. The first pass of a control packet reads the registers and decides. Later passes
+//! execute the packet; a packet that links members takes one pass for each of them.
 
 use stentor_wire::{NakCode, Psn, Syndrome};
 

@@ -229,8 +229,8 @@ fn mask(ranks: impl Iterator<Item = u8>) -> Result<u32, ControlError> {
 /// [`CONTROL_VA`] with [`CONTROL_RKEY`].
 ///
 /// # Errors
-/// [`ControlError::Members`] if a list is too long, or [`ControlError::Length`] if the payload does not fit into `to`.
-/// [`MAX_CONTROL_BYTES`] is always enough.
+/// Returns [`ControlError::Members`] if a list is too long, or [`ControlError::Length`] if the payload does not fit
+/// into `to`. [`MAX_CONTROL_BYTES`] is always enough.
 pub fn emit(head: &Head, unlink: &[u8], links: &[Link], to: &mut [u8]) -> Result<usize, ControlError> {
     let (have, need) = (to.len(), HEAD_BYTES + unlink.len() * UNLINK_BYTES + links.len() * LINK_BYTES);
     if links.len() > MOST || unlink.len() > MOST {

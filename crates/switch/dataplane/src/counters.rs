@@ -59,7 +59,7 @@ causes! {
     Linked = "linked";
     /// A pass linked the last member, so the member list took effect.
     Began = "began";
-    /// A rank released the set, or the switch acknowledged a control packet that changes nothing.
+    /// A rank released the set, or the switch acknowledged a control packet that only advances its sender's done PSN.
     Released = "released";
     /// A control packet has to wait because another rank holds the set, or because the set changed between its passes.
     Busy = "busy";

@@ -55,8 +55,8 @@ pub struct Ready {
     pub number: u16,
     /// The life in the [`Join`] that this message answers.
     pub life: u32,
-    /// Id of the generation. It is unique among the generations of all sets, of all switches and of all starts of a
-    /// switch.
+    /// Id of the generation: a random number, which the switch draws at its start, and the number of the generation
+    /// since then.
     pub generation: u64,
     /// Number of the set in packets: see [`Switch::vrqpn`](crate::Switch::vrqpn).
     pub gid: u16,

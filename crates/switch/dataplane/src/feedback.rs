@@ -97,8 +97,8 @@ impl Progress {
             Aggregation::RoundBitmap => self.round(word, rank, session.mask),
         };
         if let Syndrome::RnrNak(timer) = word.syndrome {
-            // Timers are compared by duration. Code 0 means both the longest timer and "none" in the register; the NAK
-            // carries the stored code unchanged.
+            // Timers are compared by duration. In the register, code 0 means "none" as well as the longest timer, so
+            // any later timer replaces the longest one.
             self.rnr = if self.rnr == 0 { timer.code() } else { longer(self.rnr, timer.code()) };
         }
         Sum { last: self.last, msn: self.last_msn, advanced, rnr: self.rnr }

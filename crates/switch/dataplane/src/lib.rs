@@ -22,8 +22,8 @@
 //! registers of a member translate between them.
 //!
 //! # States of a set
-//! - *Silent*: the set has not been created since the switch started. The switch answers no packet of the set, because
-//!   any answer might be wrong.
+//! - *Silent*: the set was removed, or has not been created since the switch started. The switch answers no packet of
+//!   the set, because any answer might be wrong.
 //! - *Free*: no rank holds the set. Creation leads here.
 //! - *Linking*: a control packet is being executed, member by member.
 //! - *Active*: the holder's messages are replicated. The set returns to *Linking* with the next control packet, or to

@@ -43,8 +43,8 @@ const RANK_BITS: u32 = 5;
 /// State of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
-    /// The set has not been created since the switch started. The switch answers no packet of the set, because any
-    /// answer might be wrong.
+    /// The set was removed, or has not been created since the switch started. The switch answers no packet of the set,
+    /// because any answer might be wrong.
     #[default]
     Silent,
     /// No rank holds the set.
@@ -87,7 +87,7 @@ cell! {
         sip: u32 = 32,
         /// Queue pair of the holder.
         sqpn: u32 = 24,
-        /// UDP source port of the holder's last control packet. Answers to the holder have the same source port, unless
+        /// UDP source port of the holder's last LINK or query. Answers to the holder have the same source port, unless
         /// [`Config::source_ports`](crate::Config::source_ports) is set.
         sport: u16 = 16,
         /// Session id that the holder chose.
@@ -96,7 +96,7 @@ cell! {
         epoch: u32 = 32,
         /// Time at which the holder's lease was last renewed, in units of 65.536 µs.
         heard: u32 = 32,
-        /// PSN of the last control packet that was executed or is being executed.
+        /// PSN of the last LINK or holder's query that was executed or is being executed.
         pend: Psn = 24,
         /// Number of members.
         n: u8 = RANK_BITS + 1,
@@ -154,7 +154,7 @@ cell! {
         last_msn: u32 = 24,
         /// `true` if the switch has sent the holder a NAK and has not copied a packet to all members since.
         complained: bool = 1,
-        /// Longest RNR timer since `last` advanced, as a code; 0 means none.
+        /// Longest RNR timer since `last` advanced, as a code; 0 means none, or the longest timer of all.
         rnr: u8 = 5,
         /// `RoundBitmap`: members that have acknowledged in this round.
         bitmap: u32 = 32,

@@ -115,7 +115,7 @@ pub enum Job {
     Link(Admission),
     /// Store the done PSN of the rank that loses the set, then execute the control packet.
     Retire(Admission),
-    /// Execute a release, or a query that changes nothing.
+    /// Execute a release, or a query while no rank holds the set.
     Release,
     /// Poison the set and send the sender a NAK.
     Poison(Admission),

@@ -180,8 +180,8 @@ fn one(
             moved == 0 || moved == 1 && copies.contains(&address(rank)),
             "rank {rank} moved by {moved}: {causes:?}"
         );
-        // A holder that uses one PSN for two packets, while the loop holds one of them back, can move only its own done
-        // PSN back.
+        // If a holder uses one PSN for two packets and the loop holds one of them back, the holder's own done PSN may
+        // move back. No other done PSN may.
         let goes_back = new.done(rank).0.distance(old.done(rank).0) < 0;
         assert!(!goes_back || !first && is_of(bytes, rank), "a done PSN moved back: {causes:?}");
         assert_eq!((was.ip, was.qpn), (is.ip, is.qpn), "a packet changed the address of a host");

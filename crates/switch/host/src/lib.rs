@@ -2,9 +2,10 @@
 //!
 //! [`SwitchSets`] is the [`Sets`] of fabrics that send RoCEv2.
 //!
-//! A set has one sender, the process with the same number as the set; all other members receive. Each process therefore
-//! has only one queue pair, which either sends or receives. At a receiver, the queue pair of the set belongs to the
-//! sender as its peer, so a region that the receiver grants to the sender is also registered for this queue pair.
+//! A set has one sender, the process with the same number as the set; all other members receive. A process therefore
+//! has only one queue pair for each set, which either sends or receives. At a receiver, the queue pair of the set
+//! belongs to the sender as its peer, so a region that the receiver grants to the sender is also registered for this
+//! queue pair.
 //!
 //! # The life of a set's queue pair
 //! A life begins with [`Transport::begin`], and the process enrols it with the switch over a [`ControlSession`]. When

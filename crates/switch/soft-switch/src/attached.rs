@@ -16,7 +16,7 @@ use stentor_wire::{Psn, RnrTimer};
 use thiserror::Error;
 
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
-/// Distance of the ranks' memory regions in the senders' address space, in bytes. Each rank has another base.
+/// Distance between the ranks' memory regions in the senders' address space, in bytes.
 const VA: u64 = 0x1000_0000;
 /// Maximum depth of a queue.
 const DEPTH: u32 = 256;
@@ -49,7 +49,7 @@ pub struct AttachedConfig {
 }
 
 impl AttachedConfig {
-    /// Returns a configuration with path MTU 1024, a window of 64 packets, 64 KiB of memory, a timeout of 16.8 ms,
+    /// Returns a configuration with path MTU 1024, a window of 64 packets, 64 KiB of memory, a timeout of 16.8 ms, and
     /// plain sockets.
     #[must_use]
     pub fn new(address: Ipv4Addr, rank: u8, gid: u16, [forward, backward]: [Ipv4Addr; 2]) -> AttachedConfig {

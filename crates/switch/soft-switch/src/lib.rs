@@ -17,9 +17,10 @@
 //! [`Faults`].
 //!
 //! # Limits
-//! At most [`MOST_SETS`] sets of 32 hosts. Incoming packets wait only in the sockets' buffers; outgoing packets that
-//! the kernel does not accept are lost and counted. Plain sockets lose the type of service of packets, and with it the
-//! congestion marks. The kernel numbers the packets of a run (UDP_SEGMENT), so hosts must not send runs to this switch.
+//! A switch has at most [`MOST_SETS`] sets of up to 32 hosts. Incoming packets wait only in the sockets' buffers;
+//! outgoing packets that the kernel does not accept are lost and counted. Plain sockets lose the type of service of
+//! packets, and with it the congestion marks. The kernel numbers the packets of a run (UDP_SEGMENT), so hosts must not
+//! send runs to this switch.
 #![forbid(unsafe_code)]
 
 mod attached;

@@ -193,7 +193,8 @@ impl SoftSwitch {
         self.begin.elapsed()
     }
 
-    /// Receives at most some hundred waiting packets, and sends the resulting ones. Returns whether it did any work.
+    /// Receives at most a few hundred waiting packets, and sends the resulting ones. Runs the control plane if that is
+    /// due. Returns whether it did any work.
     ///
     /// # Errors
     /// Returns the error of the system call.
@@ -363,7 +364,7 @@ fn flush(outlet: &mut Outlet, waiting: &mut Vec<Waiting>, inlet: &Inlet, pcap: &
         waiting.iter().for_each(|(n, emission)| pcap.write_packet(&emission.to_vec(inlet.packet(*n))));
     }
     outlet.send(waiting.iter().map(|(n, emission)| {
-        // The body extends over four more bytes of the input, which the new ICRC replaces.
+        // The four bytes of the input after the body are passed with it. The new ICRC replaces them.
         let body = emission.body();
         let body = inlet.packet(*n).get(body.start..body.end + ICRC_BYTES).unwrap_or(&[]);
         Leaving { to: emission.to(), head: emission.head(), body, icrc: emission.icrc() }

@@ -1,6 +1,7 @@
 //! Fuzzes all inputs of a switch: packets of strangers and connections without the key, mutated messages of hosts that
-//! have it, and mutated configurations. A set that hosts use meanwhile is not disturbed, and none of its registers
-//! changes. Each test runs for `STENTOR_FUZZ_SECONDS` (default 1 second). `STENTOR_FUZZ_SEED` selects another seed.
+//! have it, and mutated configurations. A set that hosts use meanwhile is not disturbed, and these inputs change none
+//! of its registers. Each test runs for `STENTOR_FUZZ_SECONDS` (default 1 second). `STENTOR_FUZZ_SEED` selects another
+//! seed.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};

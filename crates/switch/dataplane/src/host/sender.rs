@@ -12,8 +12,8 @@ use crate::registers::MOST;
 const CHANGES: usize = 64;
 /// Key of writes. The switch replaces it by each receiver's key.
 const ANY_RKEY: u32 = 0;
-/// Number of writes after a LINK that are all signalled. Another change may follow soon, and the sender can post it
-/// only when it knows that these writes are done.
+/// Number of writes after a LINK that are all signalled. If another change follows soon, its LINK waits for their
+/// completion. Otherwise the switch would refuse the LINK until they are done.
 const SOON: u32 = 4;
 /// Interval of signalled writes after the first [`SOON`] ones.
 const LATER: u32 = 16;
@@ -222,7 +222,7 @@ impl Sender {
         self.links_posted
     }
 
-    /// Adds a write. `targets` holds 1 to 32 targets, each with another rank.
+    /// Adds a write. `targets` holds 1 to 32 targets with different ranks.
     pub fn write(&mut self, (id, told): (u64, bool), targets: &[Target], data: &[u8]) -> Written {
         if self.writes >= self.depth {
             return Written::Full;
