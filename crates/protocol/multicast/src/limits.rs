@@ -274,7 +274,7 @@ impl Limits {
     /// possible number of destination groups.
     ///
     /// These bytes hold destinations, times and the votes for one vector. If the acknowledgements of a message name
-    /// several vectors, as after a change of leader, the slot needs more.
+    /// several vectors, as after a change of leader, the slot needs more until that message is delivered.
     #[must_use]
     pub fn slot_heap_bytes(topology: &Topology) -> u64 {
         Replica::slot_heap_bytes(topology.groups().min(MAX_DESTINATIONS))

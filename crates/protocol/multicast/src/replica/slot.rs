@@ -61,6 +61,7 @@ impl Slot {
 
     /// Clears all fields and keeps the allocated memory.
     pub(super) fn clear(&mut self) {
+        self.votes.clear(self.groups);
         self.sequence = 0;
         self.groups = 0;
         self.own = 0;
@@ -69,7 +70,6 @@ impl Slot {
         self.not_before = 0;
         self.times.clear();
         self.ballots.clear();
-        self.votes.clear();
         self.body = false;
         self.ordered = false;
         self.vector = false;
@@ -253,7 +253,7 @@ impl Slot {
     pub(super) fn finish(&mut self) {
         self.delivered = true;
         self.age = 0;
-        self.votes.clear();
+        self.votes.clear(self.groups);
     }
 
     /// Removes the assignment, because another ballot's state determines whether and how the message is assigned.
@@ -329,6 +329,21 @@ mod tests {
             let all = own + slot.votes.taken();
             let said = Slot::heap_bytes(groups);
             assert!(all <= said && said <= all + all / 4, "{groups} groups take {all} bytes, {said} are announced");
+        }
+    }
+
+    #[test]
+    fn memory_of_further_vectors_is_freed_with_the_message() {
+        for groups in [1, 4, 5, 255] {
+            let mut slot = Slot { groups, ..Slot::default() };
+            for time in 1..=4 {
+                let times = vec![time; groups];
+                let times = Times::new(&times);
+                slot.votes.record(&Vote { position: 0, voter: 1, implied: 0, ballot: Ballot::NONE, times }, false);
+            }
+            slot.clear();
+            let (kept, said) = (slot.votes.taken(), Votes::heap_bytes(groups));
+            assert!(kept <= said, "{groups} groups keep {kept} bytes, {said} are announced");
         }
     }
 }

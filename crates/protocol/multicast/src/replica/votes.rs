@@ -61,9 +61,22 @@ impl Votes {
         heap_bytes::<u64>(self.vectors.capacity()) + heap_bytes::<Tally>(self.tallies.capacity())
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Removes all votes, and keeps the memory of one vector of this many groups.
+    pub(super) fn clear(&mut self, groups: usize) {
+        let several = self.tallies.len() > groups;
         self.vectors.clear();
         self.tallies.clear();
+        if several {
+            self.shrink(groups);
+        }
+    }
+
+    /// Frees the memory of further vectors. After a change of leader, each message in flight may have several, and the
+    /// announced memory of a slot has room for one.
+    #[cold]
+    fn shrink(&mut self, groups: usize) {
+        self.vectors.shrink_to(groups);
+        self.tallies.shrink_to(groups);
     }
 
     /// Counts a vote; `any_vector` is for a mutant.

@@ -355,7 +355,7 @@ impl Window {
         }
         let (undecided, set) = (message.decided.is_none() && assigned && assigner, message.set);
         message.no_op = true;
-        message.votes.clear();
+        message.votes.clear(message.groups);
         self.assigned = self.assigned.max(slot + 1);
         if undecided {
             self.count_decided(set);
