@@ -54,13 +54,22 @@ pub fn refuse_twin(source: &Source, name: &str, me: ProcessId, note: impl Fn(&st
             let (name, cluster) = (name.to_owned(), source.cluster.clone());
             return Err(SeatError::AlreadyRunning { name, me, cluster, pid, about: about.map(Box::new) }.into());
         }
-        note(&format!(
-            "a process `{name}` of another cluster `{}` runs on this host, {}",
-            source.cluster,
-            found.where_it_is()
-        ));
+        note(&described(&found, name, &source.cluster));
     }
     Ok(())
+}
+
+/// Describes a process with this name that does not prevent a start. It belongs to a cluster with the same name.
+fn described(found: &Found, name: &str, cluster: &str) -> String {
+    let place = found.where_it_is();
+    match found.running.about {
+        Some(_) => {
+            format!("a process `{name}` of another cluster with the same name, `{cluster}`, runs on this host, {place}")
+        }
+        None => format!(
+            "a process `{name}` of this cluster, or of another one with the name `{cluster}`, runs on this host, {place}"
+        ),
+    }
 }
 
 /// Returns a text with the directories that are searched for processes.
@@ -137,5 +146,28 @@ impl Found {
             ),
             None => self.kill(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described_with(about: Option<About>) -> String {
+        let running = Running { pid: 7, about };
+        described(&Found { running, is_same: false, address: None }, "g1.1", "c")
+    }
+
+    #[test]
+    fn other_cluster_is_said_to_have_the_same_name_and_only_if_it_is_known_to_be_another() {
+        let (file, directory) = ("/a/cluster.toml".into(), "/run".into());
+        let (cluster, name, meeting) = ("c".to_owned(), "g1.1".to_owned(), "m".to_owned());
+        let about = About { cluster, name, file, directory, meeting, me: ProcessId(0), addresses: Vec::new() };
+        let expected = "a process `g1.1` of another cluster with the same name, `c`, runs on this host, as pid 7, with \
+                        configuration /a/cluster.toml and sockets in /run";
+        assert_eq!(described_with(Some(about)), expected);
+        let expected =
+            "a process `g1.1` of this cluster, or of another one with the name `c`, runs on this host, as pid 7";
+        assert_eq!(described_with(None), expected);
     }
 }
