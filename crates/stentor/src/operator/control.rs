@@ -8,7 +8,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::geteuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ANSWERING: Duration = Duration::from_secs(5);
 /// Longest time for the node's loop to complete an answer that the loop has begun.
 const BRIEF: Duration = Duration::from_secs(1);
+
+/// Longest time to find out whether a process listens.
+const LEAST: Duration = Duration::from_millis(1);
 
 /// A type of question, with its type of answer.
 pub trait Asks: Serialize + DeserializeOwned + Send + 'static {
@@ -244,32 +249,51 @@ pub fn ask<Q: Asks>(paths: &[PathBuf], question: &Q) -> io::Result<Option<Q::Ans
 /// # Errors
 /// Returns an error in the same cases as [`ask`].
 pub fn ask_within<Q: Asks>(paths: &[PathBuf], question: &Q, patience: Duration) -> io::Result<Option<Q::Answer>> {
+    let late = |error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::Error::new(error.kind(), format!("no answer for {patience:?}"))
+        }
+        _ => error,
+    };
     for path in paths {
-        let stream = match UnixStream::connect(path) {
+        let stream = match dial(path, patience) {
             Ok(stream) => stream,
             // The process died, or is just starting.
             Err(error) if [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound].contains(&error.kind()) => {
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(late(error)),
         };
         prepare(&stream)?;
         stream.set_read_timeout(Some(patience))?;
         send(&stream, question)?;
-        return receive(&stream, Q::LONGEST).map(Some).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                io::Error::new(error.kind(), format!("no answer for {patience:?}"))
-            }
-            _ => error,
-        });
+        return receive(&stream, Q::LONGEST).map(Some).map_err(late);
     }
     Ok(None)
+}
+
+/// Connects to a control socket.
+///
+/// If the other process is stopped, connections fill its queue. Without the limit, a further one would wait for ever.
+fn dial(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // On Unix sockets, this limit also applies to `connect`.
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
 }
 
 /// Returns the process that listens at one of these paths, even if it does not answer. Returns `None` if no process
 /// listens.
 #[must_use]
 pub fn listener(paths: &[PathBuf]) -> Option<i32> {
-    let streams = paths.iter().filter_map(|path| UnixStream::connect(path).ok());
+    let streams = paths.iter().filter_map(|path| dial(path, PATIENCE).ok());
     streams.filter_map(|stream| Credentials::of(stream).ok()).map(|who| who.pid).next()
+}
+
+/// Returns whether a process listens at a socket, even if its queue of connections is full.
+#[must_use]
+pub fn is_listened_to(path: &Path) -> bool {
+    let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+    dial(path, LEAST).map_or_else(|error| !gone.contains(&error.kind()), |_| true)
 }

@@ -18,7 +18,7 @@ mod settling;
 mod tests;
 
 pub use answering::{ObserverLine, Operator};
-pub use control::{Asked, Asks, Control, ask, ask_within, listener};
+pub use control::{Asked, Asks, Control, ask, ask_within, is_listened_to, listener};
 pub use elects::Elects;
 pub use place::Place;
 pub use question::{Answer, Lag, Question, REMOTE_SHOW, Standing, Unsettled};

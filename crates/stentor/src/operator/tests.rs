@@ -4,10 +4,11 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use stentor_host::Beside;
 use stentor_testutil::TempDir;
 
-use super::control::{Asks as _, Control, ask, receive, send};
+use super::control::{Asks as _, Control, ask, ask_within, is_listened_to, receive, send};
 use super::question::{Answer, Question};
 
 fn said(stream: &UnixStream) -> String {
@@ -118,4 +119,33 @@ fn a_question_wakes_the_loop_which_finds_it() {
         assert_eq!(asking.join().unwrap(), Some(Answer::Done));
         assert!(control.next().is_none());
     }
+}
+
+/// The listener accepts no connection, as a stopped process.
+#[test]
+fn asking_a_stopped_process_with_a_full_queue_times_out() {
+    let place = TempDir::new();
+    let path = place.join("x.ctl");
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let socket = |flags| socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let stopped = socket(SocketFlags::empty());
+    bind(&stopped, &address).unwrap();
+    listen(&stopped, 1).unwrap();
+    let mut queued = Vec::new();
+    loop {
+        let another = socket(SocketFlags::NONBLOCK);
+        if connect(&another, &address).is_err() {
+            break;
+        }
+        queued.push(another);
+    }
+    let (asked, answered) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let answer = ask_within(&[path.clone()], &Question::Show, Duration::from_millis(100));
+        asked.send((answer, is_listened_to(&path))).unwrap();
+    });
+    let (answer, is_there) = answered.recv_timeout(Duration::from_secs(20)).expect("no call waits for ever");
+    let error = answer.unwrap_err();
+    assert_eq!((error.kind(), &*error.to_string()), (std::io::ErrorKind::WouldBlock, "no answer for 100ms"));
+    assert!(is_there);
 }

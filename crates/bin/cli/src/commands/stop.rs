@@ -1,12 +1,11 @@
 //! `stentor stop`: ends the members of one cluster that run on this host, and no other processes.
 
 use std::io::ErrorKind;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::operator::{Answer, Question, ask, listener};
+use stentor::operator::{Answer, Question, ask, is_listened_to, listener};
 use stentor::runtime::{ClusterRuntime, as_pid, find};
 use stentor_fabric::ProcessId;
 use stentor_support::live::{self, Interrupt, is_stopped, unstarted};
@@ -166,10 +165,4 @@ fn end(
         std::thread::sleep(LOOK);
     }
     Ok(Member::new(name, "stopped"))
-}
-
-/// Returns whether a process listens at a socket.
-fn is_listened_to(path: &Path) -> bool {
-    let gone = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
-    UnixStream::connect(path).map_or_else(|error| !gone.contains(&error.kind()), |_| true)
 }
