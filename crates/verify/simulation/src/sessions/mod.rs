@@ -2,8 +2,8 @@
 //! faults of the multicast's profiles.
 //!
 //! A drawn run ([`run_seed`]) uses a small service and its own clients. [`Service::run`] runs any other [`Machine`]
-//! under any other [`Workload`]. The properties are the same, but states in answers are judged only in drawn runs:
-//! neither X9 nor the states of reads in X10 are judged for another machine.
+//! under any other [`Workload`]. The properties are the same, but states in answers are judged only in drawn runs: for
+//! another machine X9 is reported as not checked, and X10 is judged without the states of reads.
 //!
 //! Members apply commands to the service through `Sessions` and send replies by `Answers`, as nodes do. Clients use
 //! `Caller` as the library's client does. They ask for missing replies, renew and widen their session, and write
