@@ -106,6 +106,10 @@ impl ClientBuilder {
     /// if a group loses its majority, the session therefore ends half of this time later at the earliest, and all of it
     /// at the latest. Until it expires, the session of a dead process occupies one of the `sessions` entries of
     /// `[limits]` in each of its groups.
+    ///
+    /// A program that relies on [`lives_until`](Client::lives_until) needs more than four times `clock_bound_ms` of
+    /// `[limits]`, plus a second for slow renewals: with the default bound, 5 s or more. With less, that moment has
+    /// passed before the next renewal.
     pub fn session_ttl(self, time: Duration) -> Self {
         ClientBuilder { ttl: time, ..self }
     }

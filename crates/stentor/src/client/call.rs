@@ -66,7 +66,8 @@ impl Call {
     }
 
     /// Waits for the outcome, for at most `at_most`. A command that was sent in this time continues, and the error
-    /// carries its ticket. A command that was not sent is never applied.
+    /// carries its ticket. A command that was not sent is never applied, and the error is
+    /// [`NotSent`](super::Refused::NotSent).
     ///
     /// # Errors
     /// See [`CallError`].

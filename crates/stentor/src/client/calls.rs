@@ -406,8 +406,7 @@ impl Calls {
             };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let busy = state.to.iter().next().map_or(Refused::NoGroups, Refused::Busy);
-                return Err(Self::give_up(&mut state, busy, Why::TimedOut));
+                return Err(Self::give_up(&mut state, Refused::NotSent, Why::TimedOut));
             }
             state = slot.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -72,6 +72,10 @@ pub enum Refused {
         "the command was prepared, and not sent in time; prepare it again, and send it within the client's patience"
     )]
     TooLate,
+    /// The wait of [`Call::wait_for`](super::Call::wait_for) ended before the command or read was sent, and it never
+    /// will be.
+    #[error("the wait ended before the command was sent; call again, and wait longer")]
+    NotSent,
     /// The session has ended, for example because it was not renewed in time.
     #[error("the session has ended; open another one")]
     SessionNotOpen,

@@ -239,9 +239,10 @@ impl Client {
     /// advances.
     ///
     /// The moment is the time at which the last answered renewal was sent, plus the time to live, minus twice
-    /// `clock_bound_ms` of `[limits]`, minus the clock slew. If groups differ, the earliest moment counts. A program
-    /// that was suspended or is slow must check the clock again before it relies on the moment. The guarantee fails if
-    /// clocks of members differ by more than the bound.
+    /// `clock_bound_ms` of `[limits]`, minus the clock slew. If groups differ, the earliest moment counts. With a short
+    /// [time to live](ClientBuilder::session_ttl), the moment has passed before the next renewal. A program that was
+    /// suspended or is slow must check the clock again before it relies on the moment. The guarantee fails if clocks of
+    /// members differ by more than the bound.
     #[must_use]
     pub fn lives_until(&self) -> Option<Instant> {
         self.0.calls.lives_until()

@@ -121,6 +121,19 @@ fn calls_to_a_dead_group_delay_no_others() {
     drop(blocked);
 }
 
+/// The client has room, and the group may work: only the wait was too short.
+#[test]
+fn a_wait_that_ends_before_the_call_is_sent_says_so() {
+    let mut running = Running::new("calls-not-sent");
+    let (down, client) = (running.group("g2"), running.connect());
+    running.stop("x");
+    for wait in [Duration::ZERO, Duration::from_millis(50)] {
+        let error = client.call(down, b"late").wait_for(wait).expect_err("nobody is there");
+        let expected = "not applied: the wait ended before the command was sent; call again, and wait longer";
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
 #[test]
 fn a_call_before_the_last_handle_drops_is_applied() {
     let running = Running::new("calls-last");
