@@ -150,7 +150,8 @@ impl<S: StateMachine> Node<S> {
 }
 
 /// The descriptor is readable when there may be work after [`Turn::Idle`]. The descriptor changes when the node starts
-/// over, and when embedded clients connect or end. Call `as_fd` again before each sleep.
+/// over after a panic of its state machine, and when embedded clients connect or end. Call `as_fd` again before each
+/// sleep.
 impl<S> AsFd for Node<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.host.descriptor().unwrap_or_else(|| self.never.as_fd())
