@@ -276,10 +276,11 @@ impl LocalClient {
     }
 
     /// Ends the session, and waits for at most 1 s until the groups have confirmed its end. Tickets of the session can
-    /// no longer be resolved.
+    /// no longer be resolved. In a group that does not confirm the end in time, the session lives until it expires, if
+    /// the group has not received the end.
     ///
     /// # Errors
-    /// Returns an error if waiting on the fabric fails.
+    /// Returns an error if waiting on the fabric fails. An end that is not confirmed is no error.
     pub fn close(mut self) -> Result<(), ClientError> {
         on!(&mut self.core, core => core.close()).map_err(ClientError::from)
     }

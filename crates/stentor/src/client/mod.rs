@@ -262,7 +262,8 @@ impl Client {
     ///
     /// # Errors
     /// Returns the error that ended the client. For an embedded client, returns an error if this thread serves the
-    /// client, or if its calls did not end in time.
+    /// client, or if its calls did not end in time. An end of the session that the groups have not confirmed is no
+    /// error.
     pub fn close(self) -> Result<(), ClientError> {
         self.0.calls.close();
         self.0.wait()
