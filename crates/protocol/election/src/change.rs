@@ -59,6 +59,9 @@ pub trait Election {
     /// Reports a ballot (epoch, process) that the protocol has seen. Epochs that this process announces for itself
     /// afterwards are larger. If this process leads under a smaller ballot, it announces itself again, under a larger
     /// epoch. The caller must therefore not pass ballots under which this process itself leads.
+    ///
+    /// Only a protocol whose ballots are the epochs of the election calls this. A node of Stentor does not: it follows
+    /// the name of the leader, and its member numbers the ballots.
     fn witness(&mut self, epoch: u64, process: ProcessId);
 }
 
