@@ -33,7 +33,7 @@ impl Bank {
             Command::Pay(order) => Verdict::Balance(ledger.pay(order)?),
             Command::Reserve(number, order) => {
                 let session = at.session().ok_or(Refusal::NotUnderstood)?;
-                match ledger.reserve(TransferId::new(session, number), number, order, at.time())? {
+                match ledger.reserve(TransferId::new(session, number, &order), number, order, at.time())? {
                     Side::Held => Verdict::Held,
                     Side::Expected => Verdict::Expected,
                     Side::Refused(why) => Verdict::Refused(why),

@@ -20,26 +20,32 @@ pub struct Order {
     pub amount: u64,
 }
 
-/// The name of a transfer between two groups: the session that reserved the transfer, and the number that the client
-/// has assigned to the transfer.
+/// The name of a transfer between two groups: the session that reserved the transfer, the number that the client has
+/// assigned to the transfer, and the two accounts.
+///
+/// The accounts determine the groups. So if a client uses a number again for other groups, these groups cannot mistake
+/// the second transfer for the first one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TransferId {
     session: [u8; 16],
     number: u64,
+    from: Account,
+    to: Account,
 }
 
 impl TransferId {
     /// Returns the name of a transfer.
     #[must_use]
-    pub fn new(session: SessionId, number: u64) -> TransferId {
-        TransferId { session: session.to_bytes(), number }
+    pub fn new(session: SessionId, number: u64, order: &Order) -> TransferId {
+        TransferId { session: session.to_bytes(), number, from: order.from, to: order.to }
     }
 }
 
 impl fmt::Display for TransferId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}-{}", u128::from_be_bytes(self.session), self.number)
+        let TransferId { session, number, from, to } = self;
+        write!(f, "{:032x}-{number}-{from}-{to}", u128::from_be_bytes(*session))
     }
 }
 
@@ -54,11 +60,15 @@ impl FromStr for TransferId {
 
     fn from_str(text: &str) -> Result<TransferId, String> {
         let parse = || {
-            let (session, number) = text.split_once('-')?;
+            let (session, rest) = text.split_once('-')?;
             let session = u128::from_str_radix(session, 16).ok()?.to_be_bytes();
-            Some(TransferId { session, number: number.parse().ok()? })
+            let numbers = rest.split('-').map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>()?;
+            let [number, from, to] = numbers[..] else { return None };
+            Some(TransferId { session, number, from: Account(from), to: Account(to) })
         };
-        parse().ok_or_else(|| format!("`{text}` is no transfer name: expected a hexadecimal session, `-` and a number"))
+        parse().ok_or_else(|| {
+            format!("`{text}` is no transfer name: expected a hexadecimal session, a number and two accounts, with `-`")
+        })
     }
 }
 
@@ -219,9 +229,10 @@ mod tests {
 
     #[test]
     fn names_of_transfers_are_parsed_as_printed() {
-        let id = TransferId::new(SessionId::from_bytes([7; 16]), u64::MAX);
+        let order = Order { from: Account(8), to: Account(u64::MAX), amount: 1 };
+        let id = TransferId::new(SessionId::from_bytes([7; 16]), u64::MAX, &order);
         assert_eq!(id.to_string().parse(), Ok(id));
-        for wrong in ["", "-", "1", "x-1", "1-x", "123456789012345678901234567890123-1", "1-1-1"] {
+        for wrong in ["", "-", "1-1", "x-1-1-1", "1-x-1-1", "123456789012345678901234567890123-1-1-1", "1-1-1-1-1"] {
             assert!(wrong.parse::<TransferId>().is_err(), "{wrong}");
         }
     }

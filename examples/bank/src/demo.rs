@@ -25,7 +25,7 @@ const MEMBERS: u8 = 3;
 const ACCOUNTS: u64 = 4;
 /// Initial balance of each account.
 const AMOUNT: u64 = 1000;
-/// Time after which a wait counts as a hang. With the default arguments, every step of the demonstration takes less.
+/// Time after which a wait without progress counts as a hang.
 const LONG: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(2);
 /// Pause between two cuts. An auditor that reads without a pause takes processor time from the transfers.
@@ -193,7 +193,7 @@ impl Tellers {
 
     /// Waits until `transfers` transfers have ended, or until all clients have ended.
     fn wait_until(&mut self, transfers: u64) -> Result<()> {
-        let since = Instant::now();
+        let mut progress = Progress::new(Instant::now());
         loop {
             let ended: u64 = self.0.iter().map(|(_, teller)| counts(&teller.last_line()).ended()).sum();
             let mut all_have_ended = true;
@@ -203,8 +203,10 @@ impl Tellers {
             if ended >= transfers || all_have_ended {
                 return Ok(());
             }
-            if since.elapsed() > LONG {
-                bail!("only {ended} transfers have ended within {LONG:?}: the groups do not answer");
+            if progress.has_stalled(ended, Instant::now()) {
+                bail!(
+                    "no transfer has ended for {LONG:?}, after {ended} that have: the groups do not answer, or this host is too busy"
+                );
             }
             thread::sleep(LOOK);
         }
@@ -236,6 +238,26 @@ impl Tellers {
             all.given_up += of.given_up;
         }
         Ok(all)
+    }
+}
+
+/// The last progress of a wait for transfers.
+struct Progress {
+    ended: u64,
+    since: Instant,
+}
+
+impl Progress {
+    fn new(now: Instant) -> Progress {
+        Progress { ended: 0, since: now }
+    }
+
+    /// Records the number of transfers that have ended. Returns whether this number has not changed for [`LONG`].
+    fn has_stalled(&mut self, ended: u64, now: Instant) -> bool {
+        if ended != self.ended {
+            *self = Progress { ended, since: now };
+        }
+        now - self.since > LONG
     }
 }
 
@@ -330,5 +352,21 @@ impl Report {
             wrong.len() + usize::from(!last)
         );
         if wrong.is_empty() && last { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_with_progress_lasts_longer_than_the_limit_for_a_hang() {
+        let begin = Instant::now();
+        let mut progress = Progress::new(begin);
+        for n in 1..=4 {
+            assert!(!progress.has_stalled(u64::from(n) * 10, begin + n * LONG / 2));
+        }
+        assert!(!progress.has_stalled(40, begin + 3 * LONG));
+        assert!(progress.has_stalled(40, begin + 3 * LONG + LOOK));
     }
 }

@@ -79,9 +79,8 @@ impl Ledger {
     /// Creates the leg of a transfer between two groups.
     ///
     /// # Errors
-    /// Returns an error if there is already a leg with this name. In that case this group does not change. Clients give
-    /// each transfer of a session another number. Otherwise one group could refuse the name while the other one accepts
-    /// it.
+    /// Returns an error if there is already a leg with this name. In that case this group does not change. The other
+    /// group has a leg with this name, too, and refuses it in the same way: the name contains both accounts.
     pub fn reserve(&mut self, id: TransferId, number: u64, order: Order, since: u64) -> Result<Side, Refusal> {
         if self.legs.contains_key(&id) {
             return Err(Refusal::NumberInUse(number));
@@ -185,7 +184,7 @@ mod tests {
     const THERE: Account = Account(3);
 
     fn id(number: u64) -> TransferId {
-        TransferId::new(SessionId::from_bytes([1; 16]), number)
+        TransferId::new(SessionId::from_bytes([1; 16]), number, &order(0))
     }
 
     /// Returns the payer's group with a balance of 10, and the payee's group.
@@ -239,6 +238,24 @@ mod tests {
         assert_eq!(both.0.reserve(id(1), 1, order(2), 5), Err(Refusal::NumberInUse(1)));
         assert!(both.0.cancel(id(1)) && both.1.cancel(id(1)));
         assert_eq!(sum(&both), 10);
+    }
+
+    /// A client that uses a number again for other groups does not affect the first transfer.
+    #[test]
+    fn number_that_is_used_again_for_other_groups_names_another_transfer() {
+        let mut both = both();
+        let mut third = Ledger::default();
+        third.open(Account(4)).unwrap();
+        third.deposit(Account(4), 10).unwrap();
+        both.0.reserve(id(1), 1, order(4), 5).unwrap();
+        both.1.reserve(id(1), 1, order(4), 5).unwrap();
+        let again = Order { from: Account(4), to: THERE, amount: 7 };
+        let second = TransferId::new(SessionId::from_bytes([1; 16]), 1, &again);
+        assert_eq!(third.reserve(second, 1, again, 6), Ok(Side::Held));
+        assert_eq!(both.1.reserve(second, 1, again, 6), Ok(Side::Expected));
+        assert!(third.cancel(second) && both.1.cancel(second));
+        assert!(both.0.settle(id(1)) && both.1.settle(id(1)), "both legs are still there");
+        assert_eq!((sum(&both), both.1.balance(THERE), third.balance(Account(4))), (10, Some(4), Some(10)));
     }
 
     #[test]

@@ -69,15 +69,24 @@ impl Transfer {
         replies: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(), WrongReply> {
         let verdicts = replies.map(verdict).collect::<Result<Vec<_>, _>>()?;
-        let id = TransferId::new(session, self.number);
+        let id = TransferId::new(session, self.number, &self.order);
         self.stage = match (self.stage, &verdicts[..]) {
             (Stage::Begin, [Verdict::Balance(_)]) => Stage::Ended(Outcome::Done),
             (Stage::Begin, [Verdict::Refused(why)]) => Stage::Ended(Outcome::Refused(*why)),
             (Stage::Begin, [Verdict::Held, Verdict::Expected] | [Verdict::Expected, Verdict::Held]) => {
                 Stage::Settle(id)
             }
-            (Stage::Begin, [Verdict::Refused(why @ Refusal::NumberInUse(_)), _]) => {
+            (Stage::Begin, [Verdict::Refused(why @ Refusal::NumberInUse(_)), Verdict::Refused(other)])
+                if why == other =>
+            {
                 Stage::Ended(Outcome::Refused(*why))
+            }
+            // Both legs of the other transfer are created and removed together. A cancellation would close it.
+            (
+                Stage::Begin,
+                [Verdict::Refused(Refusal::NumberInUse(_)), _] | [_, Verdict::Refused(Refusal::NumberInUse(_))],
+            ) => {
+                return Err(WrongReply::Together(verdicts));
             }
             // Normally the payee's group has neither account. It names the payer's account in its refusal, because it
             // cannot know which of the two it should have.

@@ -18,7 +18,7 @@ impl NaiveBank {
     fn transfer(&mut self, at: &Context<'_>, command: Command) -> Option<Verdict> {
         Some(match command {
             Command::Reserve(number, order) => {
-                let id = TransferId::new(at.session()?, number);
+                let id = TransferId::new(at.session()?, number, &order);
                 let side = self.ledger.reserve(id, number, order, at.time());
                 self.ledger.settle(id);
                 match side {
