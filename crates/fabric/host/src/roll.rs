@@ -126,9 +126,46 @@ impl Running {
         found
     }
 
+    /// Returns whether the process still has its place on the roll. Returns `false` if its start parameters were not
+    /// readable.
+    ///
+    /// The check connects to nothing, so it can be repeated: each connection would take room in the lock's queue, which
+    /// a process that is ending does not empty.
+    #[must_use]
+    pub fn is_enrolled(&self) -> bool {
+        self.about.as_ref().is_some_and(|about| About::of(self.pid, |found| found == about).is_some())
+    }
+
     /// Returns whether this process runs from `file`.
     #[must_use]
     pub fn is_from(&self, file: &Path) -> bool {
         self.about.as_ref().is_some_and(|about| about.file == identity(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_fabric::ProcessId;
+
+    use super::*;
+
+    #[test]
+    fn process_is_enrolled_until_it_frees_its_name() {
+        let cluster = format!("stentor-test-{}-enrolled", std::process::id());
+        let source = Source { cluster: cluster.clone(), file: "/etc/cluster.toml".into(), addresses: [].into() };
+        let config = SeatConfig {
+            directory: "/tmp".into(),
+            cluster: "m".to_owned(),
+            me: ProcessId(0),
+            name: "g1.1".to_owned(),
+            janitor: false,
+            source: Some(source),
+        };
+        let Ok(Enrolment::Done(Some(enrolled))) = enrol(&config) else { panic!("the name was free") };
+        let found = Running::find(&cluster, "g1.1");
+        // More checks than the lock's queue has room for.
+        assert!(found.len() == 1 && (0..200).all(|_| found[0].is_enrolled()), "{found:?}");
+        drop(enrolled);
+        assert!(!found[0].is_enrolled());
     }
 }

@@ -86,6 +86,12 @@ impl Found {
         self.running.pid
     }
 
+    /// Returns whether the member still runs. Returns `false` if its start parameters were not readable.
+    #[must_use]
+    pub fn still_runs(&self) -> bool {
+        self.running.is_enrolled()
+    }
+
     /// Returns the directory of the process's sockets, if processes that use `directory` do not search there.
     #[must_use]
     pub fn elsewhere(&self, directory: &Path) -> Option<&Path> {

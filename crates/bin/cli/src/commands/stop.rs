@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::operator::{Answer, Question, ask, is_listened_to, listener};
-use stentor::runtime::{ClusterRuntime, as_pid, find};
+use stentor::runtime::{ClusterRuntime, Found, as_pid, find};
 use stentor_fabric::ProcessId;
 use stentor_support::live::{self, Interrupt, is_stopped, unstarted};
 use stentor_support::{Failure, Human, Output, Style, Verdict, columns};
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {
     let stop = |process: ProcessId| {
         let paths =
             || stentor_host::all_beside(&directory, &meeting, process).map_err(|error| unstarted(error.into(), config));
-        let ended = end(plan.name(process), &paths, until, &interrupt)?;
+        let ended = end(&plan, process, &paths, until, &interrupt)?;
         if ended.state == "absent" { end_elsewhere(&plan, process, until, &interrupt) } else { Ok(ended) }
     };
     let stopped = live::at_once(&members, |process| stop(*process));
@@ -120,7 +120,7 @@ fn end_elsewhere(
         let why = format!("{place}: another file, so it was not touched; {}", found.remedy(name));
         return Ok(Member { pid, why: Some(why), ..Member::new(name, "elsewhere") });
     }
-    let ended = end(name, &|| Ok(found.paths()), until, interrupt)?;
+    let ended = end(plan, process, &|| Ok(found.paths()), until, interrupt)?;
     Ok(match ended.state {
         // The process holds its lock, but has no control socket, or its socket cannot be reached from here.
         "absent" => {
@@ -133,15 +133,18 @@ fn end_elsewhere(
     })
 }
 
-/// Asks one process to end, and waits until it has.
+/// Asks one member to end, and waits until it has.
 fn end(
-    name: &str,
+    plan: &ClusterRuntime,
+    process: ProcessId,
     paths: &dyn Fn() -> Result<Vec<PathBuf>, Failure>,
     until: Instant,
     interrupt: &Interrupt,
 ) -> Result<Member, Failure> {
+    let name = plan.name(process);
     let refused = |why| Member { why: Some(why), ..Member::new(name, "refused") };
     let asked = paths()?;
+    let running: Vec<_> = find(plan, process).into_iter().filter(|found| found.is_same).collect();
     match ask(&asked, &Question::Stop) {
         Ok(None) => return Ok(Member::new(name, "absent")),
         Ok(Some(Answer::Done)) => {}
@@ -155,9 +158,9 @@ fn end(
         // The process may have ended before it answered, which is checked next.
         Err(_) => {}
     }
-    // A process removes its sockets last. A socket that a killed process left may still exist, but no process listens
-    // on it.
-    while paths()?.iter().any(|path| is_listened_to(path)) {
+    // A member closes its control socket before it finishes its output and its history, and frees its name last. A
+    // socket that a killed process left may still exist, but no process listens on it.
+    while paths()?.iter().any(|path| is_listened_to(path)) || running.iter().any(Found::still_runs) {
         interrupt.check()?;
         if Instant::now() >= until {
             return Ok(Member::new(name, "running"));

@@ -2,11 +2,15 @@
 //! `stentor node`.
 
 use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use stentor::{Cluster, Context, Reply, StateMachine, Stateless};
 
 use crate::support::{Ran, Scratch, ran, stentor};
 
@@ -180,4 +184,50 @@ fn operators_reach_the_nodes_of_a_program_on_shared_memory() {
 #[test]
 fn operators_reach_the_nodes_of_a_program_on_roce() {
     operate("roce", 164);
+}
+
+/// A state machine without a state.
+struct Nothing;
+
+impl StateMachine for Nothing {
+    type Frozen = Stateless;
+
+    fn apply(&mut self, _: &Context<'_>, _: &[u8], _: &mut Reply) {}
+
+    fn freeze(&self) -> Stateless {
+        Stateless
+    }
+
+    fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A node closes its control socket first. What follows takes long here: the program keeps the node for a while.
+#[test]
+fn stop_waits_until_the_name_of_the_node_is_free() {
+    let (scratch, id) = (Scratch::new(), std::process::id());
+    let text = format!(
+        "cluster = \"stop-waits-{id}\"\nfabric = \"shm\"\n[[group]]\nid = \"g1\"\n\
+         process = [ {{ id = \"g1.1\", address = \"127.0.0.1:7101\" }} ]\n"
+    );
+    let config = scratch.file("cluster.toml", &text);
+    let cluster = Cluster::load(&config).expect("a valid configuration").in_directory(scratch.path(""));
+    let mut node = cluster.node("g1.1", Nothing).start().expect("it starts");
+    let is_kept = Arc::new(AtomicBool::new(true));
+    let program = {
+        let is_kept = Arc::clone(&is_kept);
+        std::thread::spawn(move || {
+            node.run().expect("it runs until it is stopped");
+            std::thread::sleep(Duration::from_secs(1));
+            is_kept.store(false, Ordering::Relaxed);
+            drop(node);
+        })
+    };
+    let mut stop = stentor();
+    stop.args(["stop", "--json", "--config"]).arg(config).arg("--directory").arg(scratch.path(""));
+    let stopped = ran(&stop.stdin(Stdio::null()).output().unwrap());
+    assert_eq!(stopped.document("stop")["members"][0]["state"], "stopped", "{}", stopped.stderr);
+    assert!(!is_kept.load(Ordering::Relaxed), "the node still has its name");
+    program.join().expect("it ends");
 }
