@@ -2,9 +2,13 @@
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use stentor::{Cluster, Consistency, Group, LocalClient, Outcome, Refused, Request, Turn, WaitMode};
 
 use crate::machine::{Machine, Place};
@@ -50,11 +54,22 @@ pub(super) struct Remote {
     bind: Option<IpAddr>,
     wait: Option<WaitMode>,
     groups: Vec<Group>,
-    client: LocalClient,
+    link: Link,
+}
+
+/// The gateway's client of the cluster.
+enum Link {
+    Up(Box<LocalClient>),
+    /// The earlier client has ended, and a thread connects the next one.
+    Connecting(Receiver<LocalClient>),
 }
 
 /// Time for which a batch waits for a majority of each of its groups.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Pause between two attempts to reconnect to the cluster.
+const RETRY: Duration = Duration::from_millis(200);
+/// Interval at which the gateway looks whether it is connected again.
+const LOOK: Duration = Duration::from_millis(20);
 
 fn connect(cluster: &Cluster, bind: Option<IpAddr>, wait: Option<WaitMode>) -> Result<LocalClient> {
     let mut client = cluster.client().patience(PATIENCE);
@@ -79,8 +94,17 @@ pub(super) struct OwnStore {
 impl Backend {
     pub(super) fn connect(cluster: Cluster, bind: Option<IpAddr>, wait: Option<WaitMode>) -> Result<Backend> {
         let groups = cluster.groups().collect();
-        let client = connect(&cluster, bind, wait)?;
-        Ok(Backend::Cluster(Box::new(Remote { cluster, bind, wait, groups, client })))
+        let link = Link::Up(Box::new(connect(&cluster, bind, wait)?));
+        Ok(Backend::Cluster(Box::new(Remote { cluster, bind, wait, groups, link })))
+    }
+
+    /// Returns a backend whose client has ended, and the end at which the next client would arrive.
+    #[cfg(test)]
+    pub(super) fn connecting(cluster: Cluster) -> (Backend, std::sync::mpsc::Sender<LocalClient>) {
+        let (sender, receiver) = channel();
+        let groups = cluster.groups().collect();
+        let remote = Remote { cluster, bind: None, wait: None, groups, link: Link::Connecting(receiver) };
+        (Backend::Cluster(Box::new(remote)), sender)
     }
 
     pub(super) fn own(groups: u16) -> Backend {
@@ -108,7 +132,8 @@ impl Backend {
     pub(super) fn turn(&mut self, mut each: impl FnMut(Name, Answered<'_>)) -> Result<Option<Instant>> {
         match self {
             Backend::Cluster(remote) => {
-                let Remote { client, groups, .. } = &mut **remote;
+                let Remote { link, groups, .. } = &mut **remote;
+                let Link::Up(client) = link else { return Ok(Some(Instant::now() + LOOK)) };
                 let turn = client.turn(|request, outcome| each(Name::Cluster(request), answered(groups, &outcome)))?;
                 Ok(match turn {
                     Turn::Idle(until) => Some(until),
@@ -125,17 +150,59 @@ impl Backend {
         }
     }
 
-    /// Reconnects with another session.
-    pub(super) fn reconnect(&mut self) -> Result<()> {
-        if let Backend::Cluster(remote) = self {
-            remote.client = connect(&remote.cluster, remote.bind, remote.wait)?;
-        }
+    /// Drops the client, which has ended, and lets a thread connect another one, with another session. The thread
+    /// retries until it is connected or `stop` is set. Meanwhile no batch is sent.
+    ///
+    /// # Errors
+    /// Returns an error if the thread cannot be started.
+    pub(super) fn reconnect(&mut self, stop: &Arc<AtomicBool>) -> Result<()> {
+        let Backend::Cluster(remote) = self else { return Ok(()) };
+        let (sender, receiver) = channel();
+        // The earlier client is dropped first: it has a client id, of which the cluster may have few.
+        remote.link = Link::Connecting(receiver);
+        let (cluster, bind, wait, stop) = (remote.cluster.clone(), remote.bind, remote.wait, Arc::clone(stop));
+        let dial = move || {
+            while !stop.load(Ordering::Relaxed) {
+                match connect(&cluster, bind, wait) {
+                    // If the gateway has ended meanwhile, the client is dropped.
+                    Ok(client) => return drop(sender.send(client)),
+                    Err(error) => eprintln!("{error:#}"),
+                }
+                thread::sleep(RETRY);
+            }
+        };
+        thread::Builder::new().name("reconnect".to_owned()).spawn(dial)?;
         Ok(())
+    }
+
+    /// Returns whether the gateway is connected again since the last call. The descriptor is then a new one.
+    ///
+    /// # Errors
+    /// Returns an error if the thread that connects has ended without a client.
+    pub(super) fn has_reconnected(&mut self) -> Result<bool> {
+        let Backend::Cluster(remote) = self else { return Ok(false) };
+        let Link::Connecting(receiver) = &remote.link else { return Ok(false) };
+        match receiver.try_recv() {
+            Ok(client) => {
+                remote.link = Link::Up(Box::new(client));
+                Ok(true)
+            }
+            Err(TryRecvError::Empty) => Ok(false),
+            Err(TryRecvError::Disconnected) => bail!("the thread that connects to the cluster has ended"),
+        }
+    }
+
+    /// Returns whether the gateway has no connection to the cluster.
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(self, Backend::Cluster(remote) if matches!(remote.link, Link::Connecting(_)))
     }
 
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Backend::Cluster(remote) => Some(remote.client.as_fd()),
+            Backend::Cluster(remote) => match &remote.link {
+                Link::Up(client) => Some(client.as_fd()),
+                Link::Connecting(_) => None,
+            },
             Backend::Own(_) => None,
         }
     }
@@ -143,16 +210,21 @@ impl Backend {
 
 impl Remote {
     fn send(&mut self, to: &[u16], batch: &[u8], how: How) -> Result<Request, Refused> {
-        let group = |number: &u16| self.groups[usize::from(*number)];
+        let groups = &self.groups;
+        let group = |number: &u16| groups[usize::from(*number)];
         let consistency = if how == How::Leader { Consistency::Leader } else { Consistency::Ordered };
+        // This refusal is temporary: the batch waits, for as long as for a group without a majority.
+        let Link::Up(client) = &mut self.link else {
+            return Err(to.first().map_or(Refused::NoGroups, |first| Refused::Unavailable(group(first))));
+        };
         match (to, how) {
-            ([one], How::Ordered) => self.client.submit(group(one), batch),
-            ([one], _) => self.client.submit_read(group(one), batch, consistency),
+            ([one], How::Ordered) => client.submit(group(one), batch),
+            ([one], _) => client.submit_read(group(one), batch, consistency),
             (several, _) => {
                 let several: Vec<Group> = several.iter().map(group).collect();
                 match how {
-                    How::Ordered => self.client.submit(&several[..], batch),
-                    _ => self.client.submit_read(&several[..], batch, consistency),
+                    How::Ordered => client.submit(&several[..], batch),
+                    _ => client.submit_read(&several[..], batch, consistency),
                 }
             }
         }

@@ -34,8 +34,6 @@ const EVENTS: usize = 1024;
 const READ_BYTES: usize = 64 << 10;
 /// Maximum time that the gateway sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
-/// Pause between two attempts to reconnect to the cluster.
-const RETRY: Duration = Duration::from_millis(200);
 /// Time for which the gateway accepts no clients after file descriptors have run out.
 const DEAF: Duration = Duration::from_millis(200);
 
@@ -91,9 +89,7 @@ impl Gateway {
     /// Returns an error if the gateway cannot listen at the address, or cannot connect to the cluster in time.
     pub fn new(listen: &str, serves: Serves, stop: Arc<AtomicBool>) -> Result<Gateway> {
         raise_limit();
-        let listener =
-            TcpListener::bind(listen).with_context(|| format!("cannot listen at {listen}: choose another address"))?;
-        listener.set_nonblocking(true)?;
+        let listener = Self::listen(listen)?;
         let (backend, groups) = match serves {
             Serves::Cluster { cluster, bind, wait } => {
                 let groups = cluster.groups().count() as u16;
@@ -102,6 +98,17 @@ impl Gateway {
             }
             Serves::Own(groups) => (Backend::own(groups), groups),
         };
+        Self::with(listener, backend, groups, stop)
+    }
+
+    fn listen(at: &str) -> Result<TcpListener> {
+        let listener =
+            TcpListener::bind(at).with_context(|| format!("cannot listen at {at}: choose another address"))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+
+    fn with(listener: TcpListener, backend: Backend, groups: u16, stop: Arc<AtomicBool>) -> Result<Gateway> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         if let Some(descriptor) = backend.descriptor() {
@@ -218,6 +225,9 @@ impl Gateway {
     /// `None` if there is work left.
     fn round(&mut self) -> Result<Option<Instant>> {
         self.go_on();
+        if self.backend.has_reconnected()? {
+            self.watch_backend();
+        }
         let Gateway { backend, clients, .. } = self;
         let sent = clients.send(backend);
         let turned = backend.turn(|name, answered| clients.take(name, answered));
@@ -226,23 +236,18 @@ impl Gateway {
             Err(error) => {
                 eprintln!("the connection to the cluster has ended, and the gateway reconnects: {error:#}");
                 self.clients.lose(&error.to_string());
-                self.connect_again();
+                self.backend.reconnect(&self.stop)?;
                 None
             }
         };
         let any = !self.clients.touched.is_empty();
         self.go_on();
-        Ok(until.filter(|_| !any && !sent && !self.clients.queues.is_waiting()))
+        // While the gateway connects, waiting requests are no reason to stay awake.
+        let is_waiting = self.clients.queues.is_waiting() && !self.backend.is_connecting();
+        Ok(until.filter(|_| !any && !sent && !is_waiting))
     }
 
-    fn connect_again(&mut self) {
-        while !self.stop.load(Ordering::Relaxed) {
-            match self.backend.reconnect() {
-                Ok(()) => break,
-                Err(error) => eprintln!("{error:#}"),
-            }
-            std::thread::sleep(RETRY);
-        }
+    fn watch_backend(&self) {
         if let Some(descriptor) = self.backend.descriptor() {
             // The old descriptor was removed from epoll when its client was dropped.
             let _ = epoll::add(&self.epoll, descriptor, EventData::new_u64(CLUSTER), EventFlags::IN);
@@ -379,5 +384,70 @@ fn fail(places: &mut [(u32, Option<Connection>)], touched: &mut Vec<u32>, waiter
             connection.failed(waiter.slot, why);
             touched.push(waiter.connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::thread::{self, JoinHandle};
+
+    use super::*;
+
+    /// A gateway whose connection to the cluster has ended. None of the nodes runs.
+    struct Alone {
+        stop: Arc<AtomicBool>,
+        gateway: Option<JoinHandle<Result<()>>>,
+        client: TcpStream,
+    }
+
+    impl Alone {
+        fn start() -> Alone {
+            let cluster = Cluster::builder("kv-alone").group("g1", [("a", "127.0.0.1:7101")]).build();
+            let (backend, next) = Backend::connecting(cluster.expect("a valid cluster"));
+            let (stop, listener) = (Arc::default(), Gateway::listen("127.0.0.1:0").expect("a free port"));
+            let gateway = Gateway::with(listener, backend, 1, Arc::clone(&stop)).expect("it starts");
+            let client = TcpStream::connect(("127.0.0.1", gateway.port())).expect("it listens");
+            client.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+            let gateway = thread::spawn(move || {
+                let _next = next;
+                gateway.run()
+            });
+            Alone { stop, gateway: Some(gateway), client }
+        }
+
+        fn ask(&mut self, request: &str) -> String {
+            self.client.write_all(request.as_bytes()).expect("it is connected");
+            let mut reply = Vec::new();
+            while !reply.ends_with(b"\r\n") {
+                let mut byte = [0];
+                self.client.read_exact(&mut byte).expect("a reply");
+                reply.extend(byte);
+            }
+            String::from_utf8(reply).expect("text")
+        }
+    }
+
+    impl Drop for Alone {
+        fn drop(&mut self) {
+            self.stop.store(true, Ordering::Relaxed);
+            let ended = self.gateway.take().map(JoinHandle::join);
+            assert!(thread::panicking() || matches!(ended, Some(Ok(Ok(())))), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn clients_are_served_while_the_gateway_connects_to_the_cluster() {
+        let mut alone = Alone::start();
+        assert_eq!(alone.ask("PING\r\n"), "+PONG\r\n");
+    }
+
+    #[test]
+    #[ignore = "slow: cargo xtask test --only slow"]
+    fn requests_end_with_an_error_while_the_gateway_connects_to_the_cluster() {
+        let mut alone = Alone::start();
+        let reply = alone.ask("GET k\r\n");
+        assert!(reply.starts_with("-TRYAGAIN not applied: "), "{reply}");
+        assert_eq!(alone.ask("PING\r\n"), "+PONG\r\n");
     }
 }
