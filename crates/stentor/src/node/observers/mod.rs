@@ -83,8 +83,10 @@ impl Observers {
             ObserverLine::Here(stream) => Line::unix(stream, LONGEST_ASKED, Vec::new())?,
             ObserverLine::There(line) => Line::tcp(line, LONGEST_ASKED),
         };
-        if let Some((terms, wake)) = self.idle.take() {
+        if self.bell.is_none() {
             let bell = Arc::new(ring::make()?);
+            let again = || io::Error::other("the thread of the observers could not be started before");
+            let (terms, wake) = self.idle.take().ok_or_else(again)?;
             let name = format!("{} observers", terms.name);
             let server = Server::new(&terms, Arc::clone(&self.tap), wake, self.arrivals.clone(), Arc::clone(&bell));
             self.tap.open(Arc::clone(&bell));
