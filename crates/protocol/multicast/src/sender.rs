@@ -175,7 +175,8 @@ impl Sender {
         self.counted.get(group).is_some_and(|counted| *counted >= self.majorities[group])
     }
 
-    /// Counts a member for flow control (again) that has freed all slots below `slots`. Returns whether it counts now.
+    /// Counts a member for flow control, possibly again. The member has freed all slots below `slots`. Returns whether
+    /// it counts now.
     ///
     /// A member that has not freed all free slots of the group is not counted: counting it would occupy slots that are
     /// already free.

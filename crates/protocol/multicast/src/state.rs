@@ -19,8 +19,7 @@ pub struct State {
     pub origins: Vec<Origin>,
     /// Number of processed entries of the stream of the ballot `synced`.
     pub counter: u64,
-    /// The clock, which is at least every time that this group assigned and every time in a processed vector of this
-    /// state.
+    /// The clock, which is at least every time of this group in this state, and every time in a processed vector of it.
     pub clock: u64,
     /// Number of delivered messages.
     pub delivered: u64,
@@ -117,8 +116,8 @@ pub struct AssignedSlot {
     /// `true` if the message is delivered although an earlier slot is still open, because that slot is an unsettled
     /// no-op.
     ///
-    /// The flag is not set for slots below [`delivered`](ClientState::delivered). A later leader may not know yet that
-    /// the message is decided.
+    /// The flag is not set for slots below [`delivered`](ClientState::delivered). It may be set although `decided` is
+    /// not, because a later leader may not know yet that the message is decided.
     pub delivered: bool,
     /// Destination groups whose times belong to a history that has ended.
     pub ended: GroupSet,

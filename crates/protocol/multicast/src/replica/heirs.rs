@@ -44,8 +44,9 @@ impl Heirs {
         self.known.iter().rev().any(|heir| heir.generation == generation && heir.life != 0)
     }
 
-    /// Records that a process opens here, if this group has only closed earlier generations for it until now, because
-    /// another group asked for that. Returns whether that was so. The succession is then unsettled again.
+    /// Records that a process opens here, if the latest succession has its generation and no life: this group has only
+    /// closed earlier generations, because another group asked for that. Returns whether this is the case. The
+    /// succession is then unsettled again.
     pub(super) fn open_last(&mut self, generation: u64, life: u64) -> bool {
         let closed = |heir: &&mut Succession| heir.generation == generation && heir.life == 0 && life != 0;
         let last = self.known.last_mut().filter(closed);

@@ -120,8 +120,8 @@ impl Replica {
         self.agreement.ballots.contradiction()
     }
 
-    /// Returns the incarnation of its group that continues without this member's history, because an operator reset the
-    /// group.
+    /// Returns the incarnation of its group that continues without this member's history, because the group was reset
+    /// or founded anew.
     ///
     /// Such a member is [inactive](Replica::is_superseded), and a process without memory in its place is admitted.
     #[must_use]

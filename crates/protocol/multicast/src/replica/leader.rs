@@ -19,7 +19,7 @@ use crate::{ClientId, GroupId, ids};
 /// - A client's messages are assigned in its order, and only as far as their bodies are held and the FIFO rule allows
 ///   it.
 /// - The clock is raised to a vector's maximum before the entry with the vector is appended, in one step of one thread.
-///   So every message that this leader timestamps afterwards follows that one.
+///   So every message that this leader timestamps afterwards follows the message with that vector.
 /// - The followers learn another group's ballot from the stream before any time of that ballot is appended.
 pub(super) struct Leader<'a, E> {
     pub(super) agreement: &'a mut Agreement,
@@ -132,8 +132,8 @@ impl<E: Effects> Leader<'_, E> {
         self.effects.to_followers(&StreamItem { head, counter: *counter, entry });
     }
 
-    /// Performs step 3 if all times of the message are known, in one step of one thread: raises the clock, then appends
-    /// the entry.
+    /// Performs step 3 if all times of the message are known, in one step of one thread: raises the clock, appends the
+    /// vector unless the followers know all its times, and votes.
     fn complete_if_known(&mut self, client: ClientId, slot: u64) {
         let Agreement { id, ballots, clock, messages, .. } = &mut *self.agreement;
         let message = messages.get_mut(client, slot);
@@ -268,7 +268,8 @@ impl<E: Effects> Leader<'_, E> {
         self.words().relay()
     }
 
-    /// Answers another group's leader that sent its timestamp of a message that has no slot here any more.
+    /// Answers another group's leader that sent its timestamp of a message that has no slot here any more. Sends
+    /// nothing if only an unsettled succession makes the message void.
     #[cold]
     fn tell_why_nowhere(&mut self, from: ProcessId, head: &Head) {
         let at_once = mutant!(self.agreement.id.mutant(), SuccessionAtOnce);
@@ -287,7 +288,7 @@ impl<E: Effects> Leader<'_, E> {
 
     /// Processes the timestamp of another group's leader, whose ballot is at least the largest known one of that group.
     ///
-    /// If `leads` is `false`, this member is still preparing to lead and only stores the timestamp. Returns whether
+    /// If `leads` is `false`, this member does not lead yet, and appends nothing to the stream. Returns whether
     /// deliveries may be due.
     pub(super) fn on_timestamp(
         &mut self,

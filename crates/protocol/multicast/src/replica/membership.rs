@@ -14,13 +14,13 @@ use crate::{GroupId, Incarnation, Origin};
 ///
 /// # States
 /// *joining* (without memory: it does not vote, and its only promises are those to found or to reset its group) →
-/// *member* (its group admitted it, or it founded its group with all others) → *superseded* (another process of this
-/// member was started later) or *ended* (an operator reset the group from another history than this member's). In the
-/// last two states the process sends nothing.
+/// *member* (its group admitted it, or it founded its group with all others, or it reset its group) → *superseded*
+/// (another process of this member was started later) or *ended* (the group was reset or founded anew, and continues
+/// from another history than this member's). In the last two states the process sends nothing.
 ///
 /// # Invariants
-/// - A joining process becomes a member only with a state of a ballot that admits its life, when it has promised to
-///   begin an incarnation and promises a later ballot of that incarnation, or when its own campaign begins an
+/// - A joining process becomes a member in one of three ways only: it installs a state of a ballot that admits its
+///   life; it promises a later ballot of an incarnation that it has promised to begin; or its own campaign begins an
 ///   incarnation.
 /// - Only a joining process changes its life.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Membership {
     pub(super) remembered: Incarnation,
     /// The last incarnation that this process promised to begin by a reset, with memory or without.
     reset_to: Incarnation,
-    /// The origin of the history to which all messages were multicast that are held here and not assigned.
+    /// The origin of one history. All messages that are held here and not assigned were multicast to that history.
     held_of: Incarnation,
     /// The processes that remember the group, while this one is without memory.
     pub(super) memories: Memories,
@@ -118,7 +118,7 @@ impl Membership {
         self.remember()
     }
 
-    /// Ends this process, because the group was reset and continues without this member's history.
+    /// Ends this process, because its group continues without this member's history.
     pub(super) fn end(&mut self, by: Incarnation) {
         (self.superseded, self.ended_by) = (true, Some(by));
     }
@@ -262,7 +262,7 @@ impl Membership {
         if self.is_joining() { self.join.now | self.join.before } else { 0 }
     }
 
-    /// Returns all fields, except those that follow from other fields and those that only cause delays.
+    /// Returns all fields, except those that follow from other fields, only cause delays or are only reported.
     pub(super) fn essence(&self) -> impl std::hash::Hash + PartialEq + '_ {
         let pledges = (self.pledge, self.pledged, self.reset_to, self.held_of);
         (self.joining, self.superseded, &self.lives, pledges, &self.joiners, &self.memories)

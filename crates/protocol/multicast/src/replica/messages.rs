@@ -144,8 +144,8 @@ impl Messages {
         self.client(message.client)?.find(message.sequence)
     }
 
-    /// Finds the slot that an item is about, and sets its name. Returns `None` if nothing is to be done, because the
-    /// slot is freed already or the message is void.
+    /// Finds the slot that an item is about, and names the slot after the item's message. Returns `None` if nothing is
+    /// to be done, because the slot is freed already or the message is void.
     ///
     /// # Errors
     /// Returns [`Rejected`] if the item cannot be about any slot of the window, or names another message than the slot

@@ -201,8 +201,8 @@ impl Replica {
         self.membership.is_joining()
     }
 
-    /// Returns whether this process has been replaced: its group knows a later process of this member, or was
-    /// [reset](Replica::ended_by) without it. A replaced process sends nothing.
+    /// Returns whether this process has been replaced: its group knows a later process of this member, or continues
+    /// [without its history](Replica::ended_by). A replaced process sends nothing.
     #[inline]
     #[must_use]
     pub fn is_superseded(&self) -> bool {
@@ -270,7 +270,7 @@ impl Replica {
         self.agreement.messages.catch_ups
     }
 
-    /// Returns the outcomes of messages to ended histories at this member.
+    /// Returns the counts of the outcomes of messages to ended histories at this member.
     #[must_use]
     pub fn settlements(&self) -> Settlements {
         self.agreement.messages.settlements
@@ -550,8 +550,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Advances time; call it every few milliseconds. Requests and messages that have had no effect for
-    /// [`retry_ticks`](ReplicaConfig::retry_ticks) ticks, or for four times as many, are repeated.
+    /// Advances time; call it every few milliseconds. Requests and messages without effect are repeated after
+    /// [`retry_ticks`](ReplicaConfig::retry_ticks) ticks. Those that are rarely needed wait four times as long.
     pub fn on_tick<E: Effects>(&mut self, effects: &mut E) {
         if self.is_superseded() {
             return;

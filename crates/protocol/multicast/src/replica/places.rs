@@ -54,8 +54,8 @@ impl Replica {
     }
 
     /// Returns the gap that blocks a client's messages at a leader, or `None` if there is none or this member does not
-    /// lead. A gap is the first unassigned slot if it is not held and a later slot is. The result is that slot and the
-    /// generation of the process that left the gap.
+    /// lead. A gap is the first unassigned slot, if it is not held although a later slot is held. The result is that
+    /// slot and the generation of the process that left the gap.
     ///
     /// The gap may still be filled, by the client or by a member that holds the message.
     #[must_use]

@@ -65,8 +65,7 @@ impl ReadBarrier {
 pub enum ReadProgress {
     /// All messages that precede the read are delivered. The read is answered after all deliveries so far.
     Ready,
-    /// A message is not delivered yet that may precede the read, or whose delivery reaches the time that the read must
-    /// follow.
+    /// An undelivered message may precede the read, or its delivery reaches the time that the read must follow.
     Waits,
     /// No message is in progress in this group, and none so far is as late as the time that the read must follow.
     Early,

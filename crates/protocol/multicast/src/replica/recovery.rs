@@ -385,8 +385,8 @@ impl<E: Effects> Recovery<'_, E> {
             self.effects.begin_history();
         }
         if from_nothing || state.origins.is_empty() {
-            // The state has no origin, so this ballot or an earlier one of its incarnation founds the group, and no
-            // member has installed it yet.
+            // The state has no origin, so this ballot or an earlier one of its incarnation begins the group's history,
+            // and no member has installed it yet.
             state.origins = vec![Origin { incarnation, kept: 0 }];
         } else if campaign.resets {
             state.origins.push(Origin { incarnation, kept: state.delivered });
@@ -692,7 +692,7 @@ impl<E: Effects> Recovery<'_, E> {
                 self.send_to_others(&message);
                 self.count_promises();
             }
-            // A leader repeats its state at any time, because a member may reconnect.
+            // A leader with a majority repeats its state, too, because another member may reconnect.
             Stage::Preparing | Stage::Leading => {
                 let installed = self.leadership.installed;
                 for member in self.agreement.id.others() {

@@ -93,7 +93,7 @@ pub enum Rejected {
     /// The process has memory, but only a process without memory can reset the group to an empty state.
     #[error("this process has its group's state: reset with that state, or to an empty one at a process without state")]
     Remembers,
-    /// The application has adopted another member's state, and the member's own is not installed yet.
+    /// The application has adopted another member's state, and the state machine has not installed it yet.
     #[error("this process is receiving a state: reset at the member that sends it, or retry when it has arrived")]
     Ahead,
     /// The reset does not name the incarnation that it ends.

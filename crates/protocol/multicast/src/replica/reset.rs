@@ -15,7 +15,7 @@
 //! - *A process that has promised to end (n, t) by (m, u) refuses to end it by another incarnation*, with memory or
 //!   without. Two majorities have a member in common. If that member lost its memory in between, it promised in two
 //!   lives. The candidate that counts the second promise knows the later life, and names it. So at most one reset of
-//!   (n, t) continues that was not abandoned.
+//!   (n, t) that was not abandoned continues.
 //! - *Once a reset has a majority, nothing is agreed in the incarnation that it ended.* A majority of (n, t) has a
 //!   member in common with the members that promised. If that member had memory, it promised a larger ballot. If it had
 //!   none, it was in no majority of (n, t) in this life before, and installs no state of a ballot below the promised

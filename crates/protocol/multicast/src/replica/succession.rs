@@ -41,9 +41,9 @@
 //! m in ballot b, with everything before it at this group. Let a leader append a succession in ballot c, based on
 //! answers of a majority Q2.
 //! - b < c: c's leader has m in its prefix (`campaign.rs`).
-//! - b = c: a member of both majorities, in one life (a life that was admitted since has not installed c before),
-//!   reported that it holds m before it closed: after that it reports nothing to this process. So its answer lists m,
-//!   and by invariant 2 the first slot is after m.
+//! - b = c: some member is in both majorities with the same life, because a life that was admitted in between has not
+//!   installed c before. That member reported that it holds m before it closed: after that it reports nothing to this
+//!   process. So its answer lists m, and by invariant 2 the first slot is after m.
 //! - b > c: if the succession was settled, every member that installed b has it, and reports nothing to earlier
 //!   processes. If it was not settled, it either is in b's state, and the same holds, or it is not, and has no effect.
 //!
@@ -89,7 +89,7 @@ use crate::peer_message::{Closed, Left, MessageRef, Opening, PeerMessage, SlotRe
 use crate::state::Succession;
 use crate::{Ballot, ClientId, GroupId, ids};
 
-/// Number of successions of one client from which on a leader asks other groups which of them can be dropped.
+/// Number of retained successions of one client at which a leader begins to ask other groups which can be dropped.
 const RETIRE_FROM: usize = 4;
 
 /// The part of a member that handles takeovers of client ids.
@@ -134,7 +134,7 @@ impl Replica {
     }
 }
 
-/// The part at a leader whose answers count.
+/// The part at a leader.
 impl<E: Effects> Successions<'_, E> {
     /// Handles the request of a process to begin.
     pub(super) fn on_open(&mut self, asked: Opening) {
@@ -162,7 +162,7 @@ impl<E: Effects> Successions<'_, E> {
             None if home && last.is_none_or(|last| last.life != asked.life && asked.above > last.generation) => {
                 next.max(asked.above)
             }
-            // Only the latest process here may be assigned another number.
+            // Only the latest process here, if there is one, may be assigned another number.
             Some(told) if home && asked.above > told && (last.is_none() || is_last(told)) => next.max(asked.above),
             Some(told) if last.is_none_or(|last| last.generation < told) && told >= window.over_below => told,
             _ => return,
@@ -170,7 +170,7 @@ impl<E: Effects> Successions<'_, E> {
         self.close(generation, asked);
     }
 
-    /// Asks the group to accept no more messages of processes with smaller generations.
+    /// Asks the group to accept no more messages from processes with smaller generations.
     fn close(&mut self, generation: u64, asked: Opening) {
         let bit = self.agreement.id.bit;
         let window = self.agreement.messages.window_mut(asked.client);
@@ -205,7 +205,7 @@ impl<E: Effects> Successions<'_, E> {
         }
     }
 
-    /// Handles a member's answer that it accepts no more messages of earlier processes. The answer lists the messages
+    /// Handles a member's answer that it accepts no more messages from earlier processes. The answer lists the messages
     /// that the member holds.
     pub(super) fn on_closed(&mut self, from: ProcessId, closed: &Closed) {
         let (about, bit) = (closed.about, self.agreement.id.bit_of(from));
@@ -354,7 +354,7 @@ impl<E: Effects> Successions<'_, E> {
         self.ask_to_close(client);
     }
 
-    /// Asks all other groups whether they have settled the messages of earlier processes.
+    /// Asks the other groups that have not reported it whether they have settled the messages of earlier processes.
     fn ask_to_retire(&mut self, client: ClientId, retry: u8) {
         let Agreement { id, ballots, messages, .. } = &mut *self.agreement;
         let window = messages.window_mut(client);
@@ -433,7 +433,7 @@ fn is_wanted(answer: &Answer, first: u64) -> bool {
 
 /// The part at a follower.
 impl<E: Effects> Successions<'_, E> {
-    /// Handles the leader's request to accept no more messages of earlier processes.
+    /// Handles the leader's request to accept no more messages from earlier processes.
     pub(super) fn on_close(&mut self, from: ProcessId, about: SlotRef) {
         let ignores = mutant!(self.agreement.id.mutant(), ClosingForgotten);
         let Some(window) = self.agreement.messages.client_mut(about.client) else { return };

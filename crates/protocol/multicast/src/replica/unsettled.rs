@@ -13,7 +13,8 @@ pub struct Settling {
     pub without_force: bool,
     /// Number of messages whose vector has a time of the previous history, and that are not decided here.
     pub messages: u64,
-    /// Groups in which no majority has acknowledged one of these messages with this member's vector yet.
+    /// Groups in which a majority's acknowledgement of at least one of these messages, with this member's vector, is
+    /// missing.
     pub awaited: Vec<GroupId>,
     /// One of these messages for which a majority of another destination group acknowledged another vector. No group
     /// decides it.

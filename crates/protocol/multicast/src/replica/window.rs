@@ -39,7 +39,7 @@ pub(super) struct Window {
     undecided: Vec<(GroupSet, u32)>,
     /// See [`ClientState::closed`].
     pub(super) closed: u64,
-    /// Generation below which this member accepts no messages of the client's processes.
+    /// Generation below which this member accepts no messages from the client's processes. Members may forward them.
     pub(super) over_below: u64,
     /// The successions of the client id.
     pub(super) heirs: Heirs,
@@ -110,7 +110,7 @@ impl Window {
         self.is_here(self.assigned) && self.slot(self.assigned).not_before != 0
     }
 
-    /// Returns whether the slot holds the body of this message.
+    /// Returns whether the slot holds the body of this message, or is before the first undelivered one.
     pub(super) fn holds_message(&self, slot: u64, sequence: u64) -> bool {
         self.holds(slot) && (slot < self.delivered || self.slot(slot).sequence == sequence)
     }

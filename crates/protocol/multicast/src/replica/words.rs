@@ -137,7 +137,7 @@ impl<E: Effects> Words<'_, E> {
         }
     }
 
-    /// Reports all words of an installed state as processed.
+    /// Reports the words of an installed state that are not in force as processed.
     pub(super) fn say_all_processed(&mut self) {
         self.agreement.id.others_groups().for_each(|group| self.say_processed(group));
     }
