@@ -1,5 +1,5 @@
-//! A client dies while it writes, and a successor uses its client id. Half-written messages are delivered everywhere or
-//! nowhere, and no process waits for them for ever.
+//! A client dies while it writes, and a successor may use its client id. Half-written messages are delivered everywhere
+//! or nowhere, and no process waits for them for ever.
 
 use stentor_multicast::{ClientId, Mutant, Variant};
 
@@ -90,8 +90,8 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
 
 /// A message is held by a majority, so it was reported to its client as synced. One member of that majority loses its
 /// memory. The other one is partitioned for as long as the leader looks for the message. The partitioned member had
-/// promised the ballot that admitted the member without memory, and sent the message with its promise. So the leader has
-/// the message.
+/// promised the ballot that admitted the member without memory, and sent the message with its promise. So the leader
+/// has the message.
 #[test]
 fn synced_message_is_delivered_although_one_holder_forgets_and_one_is_partitioned() {
     let (leader, forgets, cut_off) = (0, 1, 2);

@@ -29,8 +29,8 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     }
 }
 
-/// Ticks the members `times` times. After each tick, all messages that can be received are processed, and all
-/// properties must hold.
+/// Ticks the members `times` times. After each tick of all of them, all messages that can be received are processed,
+/// and the deliveries must be [`safe`].
 fn tick_safely(cluster: &mut Cluster, times: usize, members: &[u16], open: impl Fn(Wire) -> bool) {
     for _ in 0..times {
         for member in members {
@@ -52,8 +52,8 @@ fn forget(cluster: &mut Cluster, member: u16) {
 
 /// Two of three members hold a message in one ballot that they have promised, and its client dies. One of the two loses
 /// its memory while that ballot's candidate still waits for the promise of the other one, which was made before the
-/// message arrived. The member without memory is admitted by the same ballot, without the message. Then the other one
-/// loses its memory.
+/// message arrived. That promise completes the ballot, which lacks the message. So the ballot must not admit the member
+/// without memory. A later ballot, which has the message, admits it. Then the other one loses its memory.
 #[test]
 fn message_held_in_a_promised_ballot_survives_admission_by_the_same_ballot() {
     let (candidate, first, second) = (0, 1, 2);
@@ -138,7 +138,7 @@ fn promise_of_an_earlier_life_does_not_count_beside_a_smaller_ballot_that_took_t
     // The member without memory asks the leader. The leader has not learnt of the larger ballot, and campaigns.
     take(&mut cluster, control(forgets, fast));
     for promises in [late, other] {
-        // A message of the slow candidate is queued after that of the fast one.
+        // The slow candidate's request to this member is still in flight.
         take(&mut cluster, control(fast, promises));
         take(&mut cluster, control(promises, fast));
     }
@@ -155,7 +155,7 @@ fn promise_of_an_earlier_life_does_not_count_beside_a_smaller_ballot_that_took_t
             || matches!(wire, Wire::Stream { from, to } if from == fast && [forgets, other].contains(&to))
     });
     assert_eq!(replica(&cluster, fast).delivered(), 1, "a majority acknowledged");
-    // Now the slow candidate's messages arrive at all members but the fast one.
+    // Now the slow candidate's messages arrive at `late`, and afterwards also at `forgets`.
     for member in [late, forgets, slow] {
         take(&mut cluster, Wire::Body { client: 1, to: member });
     }
@@ -204,8 +204,8 @@ fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     take(&mut cluster, Wire::Body { client: 0, to: late });
     said.push(says(&cluster, late));
     let synced = is_synced(&cluster, &said);
-    // The client dies. No leader learns of the members that hold the message until a larger ballot leads, and they have
-    // forgotten it by then.
+    // The client dies. A larger ballot leads by promises of members that do not hold the message. Then the members that
+    // hold it forget it.
     for wire in [away, leads].map(|to| Wire::Body { client: 0, to }) {
         cluster.net.queues.remove(&wire);
     }

@@ -371,8 +371,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes a member give up a dead client, which was away for too long. No process follows the client. At most `left`
-    /// more of the client's messages arrive.
+    /// Makes a member give up a dead client, which was away for too long. At most `left` more of the client's messages
+    /// arrive.
     pub(crate) fn give_up(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("{process} gives up client {client}"));
@@ -529,8 +529,8 @@ impl Cluster {
         })
     }
 
-    /// Makes the leader of a group order a time entry. `whole` is `true` if the leader will continue to lead. Returns
-    /// whether an entry was ordered.
+    /// Asks a member to order a time entry. `whole` is `true` if the member will continue to lead. Returns whether it
+    /// ordered an entry; a member that does not lead orders none.
     pub(crate) fn order_time(&mut self, process: u16, not_before: u64, whole: bool) -> Result<bool, String> {
         let Some(member) = self.members.get(usize::from(process)) else { return Ok(false) };
         let (group, mut ordered) = (member.group, None);

@@ -1,5 +1,5 @@
-//! Peer messages with arbitrary numbers, from processes that may send such messages. A member refuses or accepts them,
-//! and does not panic whatever follows.
+//! Peer messages with arbitrary numbers, from any other member. A member refuses or accepts them, and does not panic
+//! whatever follows.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{

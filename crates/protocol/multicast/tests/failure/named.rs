@@ -74,7 +74,7 @@ fn the_leader_fails_after_the_2a_reached_one_of_four() {
             assert_eq!(five.deliveries, 0, "a follower and the leader are two of five");
             five.campaign(candidate, None).expect("it has memory");
             if without_the_witness && candidate != 1 {
-                // The promises of the other three arrive first: a majority that knows nothing of the 2A.
+                // The three members that did not see the 2A promise first: a majority that knows nothing of it.
                 let others = || (2..5).filter(|member| *member != candidate);
                 others().for_each(|to| take(&mut five, Wire::Control { from: candidate, to }));
                 others().for_each(|from| take(&mut five, Wire::Control { from, to: candidate }));

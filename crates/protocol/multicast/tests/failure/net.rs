@@ -61,8 +61,8 @@ impl Wire {
 #[derive(Default, Debug)]
 pub(crate) struct Net {
     pub(crate) queues: HashMap<Wire, VecDeque<Parcel>>,
-    /// Indexed by sender and receiver: `true` if entries of the stream are sent, because a state that was sent before
-    /// names the stream's start.
+    /// Indexed by sender and receiver: `true` if entries of the stream are sent. After a reconnection, they are sent
+    /// only when a state has named the stream's start.
     pub(crate) streams: HashMap<(u16, u16), bool>,
 }
 

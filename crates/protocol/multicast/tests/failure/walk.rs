@@ -224,7 +224,8 @@ impl Run {
         (0..self.cluster.members.len() as u16).try_for_each(|process| self.cluster.tick(process))
     }
 
-    /// Ends the faults: all members restart, and within a bounded number of steps all messages must be delivered.
+    /// Ends the faults: members that are down restart, and within a bounded number of rounds all messages that must be
+    /// delivered are delivered.
     pub(super) fn cure(&mut self) -> Result<(), String> {
         self.cluster.note(|| "the faults are over".to_owned());
         self.silent.clear();

@@ -171,7 +171,7 @@ fn client_that_was_given_up_is_superseded_by_members_that_know_its_generation_is
     }
 }
 
-/// Messages that a majority holds are delivered, whichever members are away.
+/// Messages that a majority holds are delivered although their client does not reach the leader.
 #[test]
 fn a_client_is_not_given_up_by_one_group_for_what_another_holds() {
     let mut bed = bed(2);
@@ -184,7 +184,7 @@ fn a_client_is_not_given_up_by_one_group_for_what_another_holds() {
     assert!(bed.delivered[3].iter().map(|(id, _)| *id).eq(sent));
 }
 
-/// Forwarded messages reach a leader in any order, so a gap that is filled at once is no client's fault.
+/// Forwarded messages reach a leader in any order, so a gap that is soon filled is no client's fault.
 #[test]
 fn a_client_that_only_a_leader_is_cut_off_from_is_not_given_up() {
     // Members forward messages that their leader lacks after some ticks.

@@ -32,9 +32,9 @@ fn leader_partitioned_from_its_successor_does_not_depose_it() {
     assert!((0..3).all(|member| bed.members[member].replica().ballot() == ballot), "one change is enough");
 }
 
-/// Group 1 changes its leader `changes` times, then all its members are replaced at once. Group 0 remembers group 1,
-/// which therefore waits, and reports why. An operator resets it with the empty state. Messages of a new process to
-/// both groups are then delivered by all members.
+/// Members of group 1 campaign `changes` times, then all of them are replaced at once. Group 0 remembers group 1, which
+/// therefore waits, and reports why. An operator resets it with the empty state. Messages of a new process to both
+/// groups are then delivered by all members.
 fn is_reset_after(changes: u16, size: u16, network: NetworkModel, seed: u64) {
     let why = format!("{changes} changes in a group of {size}, seed {seed}");
     let mut bed = Bed::new(&[3, usize::from(size)], 1, limits(), network, seed);
@@ -162,8 +162,8 @@ fn remaining_member_continues_with_its_state_when_its_group_is_reset() {
     }
 }
 
-/// The remaining member campaigns while an operator resets the group without it. The member's peer messages do not
-/// displace the reset, whenever they arrive.
+/// The remaining member campaigns while an operator resets the group without it. The member's peer message, which is
+/// unread when the reset begins, does not displace the reset.
 #[test]
 fn a_reset_is_not_lost_beside_a_campaign() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
@@ -199,8 +199,8 @@ enum GoesOn {
     FoundedAnew,
 }
 
-/// Members of group 1 are replaced one after the other, as fast as possible, as by a supervisor. After the remedy that
-/// the members report is applied, messages of a new process to both groups are delivered by all members.
+/// Members of group 1 are replaced shortly after each other, as by a supervisor. After the remedy that the members
+/// report is applied, messages of a new process to both groups are delivered by all members.
 fn replaced_one_after_the_other(network: NetworkModel, seed: u64) -> GoesOn {
     let mut random = SplitMix64(seed);
     let mut bed = Bed::new(&[2, 3], 1, limits(), network, seed);

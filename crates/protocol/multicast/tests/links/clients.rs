@@ -47,7 +47,7 @@ fn client_begins_and_continues_while_majorities_of_its_groups_are_connected() {
     assert_eq!(bed.submit(0, &[0], b"late"), Err(SubmitError::NotConnected { group: 0 }));
 }
 
-/// Processes of one client id follow each other while a whole group and one member of the other group are down. A
+/// Processes of one client id follow each other while a whole group and one member of the other group are stalled. A
 /// message that one of these processes multicast to both groups remains valid. A message that another one left
 /// half-written becomes a no-op everywhere, even where it arrives later.
 #[test]
@@ -162,7 +162,7 @@ fn synced_means_read_by_a_majority_of_every_destination_group() {
     bed.run(5 * SETTLED_NS);
     assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
     assert_eq!((bed.clients[0].delivered_up_to(), bed.delivered[0].len()), (0, 0));
-    // A message that one of three members has read proves nothing.
+    // A message that only one of three members has read is not synced.
     bed.world.inject(0, Fault::Stall { process: ProcessId(4), for_ns: 20 * SETTLED_NS });
     bed.run(1_000);
     let next = bed.submit(0, &[1], b"read by one").expect("there is room");
@@ -425,7 +425,7 @@ fn held_messages_are_delivered_although_a_reconnected_client_overwrites_their_re
         bed.cut(member, 4, RECONNECTED_NS);
     }
     bed.run(3 * RECONNECTED_NS);
-    // A whole lap of the ring overwrites the messages that are held.
+    // The ring has restarted, so these records overwrite those of the messages that are held.
     for n in 8..16_u8 {
         if let Ok(id) = bed.submit(0, &[0, 1], &[n; 200]) {
             sent.push((id, vec![n; 200]));
@@ -571,7 +571,7 @@ fn messages_held_by_one_member_are_not_overwritten_when_the_others_have_freed_th
 fn a_synced_message_waits_for_what_its_client_multicast_before_it_to_other_groups() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    // Two of the second group's three members do not run: the one that reads the message proves nothing.
+    // Two of the second group's three members do not run, so the message that the third one reads is not synced.
     for process in [3, 4].map(ProcessId) {
         bed.world.inject(0, Fault::Stall { process, for_ns: 20 * SETTLED_NS });
     }

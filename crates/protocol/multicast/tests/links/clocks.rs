@@ -1,5 +1,5 @@
-//! Hellos and clock messages carry wall clocks. Leaders of two groups whose times are too far apart accept no time from
-//! each other.
+//! Hellos and clock messages carry wall clocks. A leader accepts no time of another group that is too far ahead of its
+//! own time.
 
 use std::time::Duration;
 

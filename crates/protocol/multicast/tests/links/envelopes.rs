@@ -69,7 +69,7 @@ fn messages_of_a_clients_ring_are_described_as_they_were_multicast() {
     assert_eq!(bed.described[3], others);
 }
 
-/// The client never reaches one member: the others forward to it.
+/// The client does not reach one member while it multicasts: the others forward to it.
 #[test]
 fn forwarded_messages_are_described_as_they_were_multicast() {
     let mut bed = bed();

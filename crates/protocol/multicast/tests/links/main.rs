@@ -1,9 +1,9 @@
 //! The links of members and clients: they break and are re-established, with the same process at the other end or
 //! another one.
 //!
-//! No record written on an earlier connection, or by an earlier process, may count on a later one. Here, members that
-//! have lost their memory may join, so that their links can be observed. The modules also test what depends on links:
-//! changes of the leader, transfers of state, reads, replies and time entries.
+//! No record written on an earlier connection, or by an earlier process, may count on a later one. Members that restart
+//! have no memory, and ask their group to admit them. The modules also test what depends on links: changes of the
+//! leader, transfers of state, reads, replies and time entries.
 #![forbid(unsafe_code)]
 
 mod absent;

@@ -38,7 +38,7 @@ impl Bed {
         self.members[usize::from(member)].read_progress(read)
     }
 
-    /// Makes a member take over the leadership.
+    /// Makes a member begin a campaign.
     fn campaign(&mut self, member: u16) {
         self.members[usize::from(member)].campaign().expect("it remembers");
         self.world.wake_at(ProcessId(member), self.world.now_ns());
@@ -96,8 +96,8 @@ fn one_follower_is_enough_and_none_is_not() {
     assert!(bed.is_confirmed(0, round));
 }
 
-/// Partitions a leader from its group, which does not know that another one leads by now. Returns whether the first
-/// leader is confirmed, and whether the other one is.
+/// Partitions a leader from its group, so that the leader does not learn that another member leads by now. Returns
+/// whether the first leader is confirmed, and whether the other one is.
 fn stale_leader(mutant: Mutant) -> (bool, bool) {
     let mut bed = connected(&[3], mutant);
     let long = 8 * RECONNECTED_NS;

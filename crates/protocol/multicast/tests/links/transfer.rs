@@ -335,7 +335,7 @@ fn a_receiver_whose_connection_ends_while_it_restores_needs_no_other_freeze() {
     }
 }
 
-/// A follower that has its memory was partitioned from the client for a while.
+/// A follower that has its memory was partitioned from the client and the leader for a while.
 #[test]
 fn a_follower_that_fell_behind_gets_a_large_state() {
     for seed in 0..4 {

@@ -104,8 +104,8 @@ fn real_time_order_over_two_groups() {
 
 /// A limit of the protocol, not of this code. With a → {1, 2}, c → {0, 1}, b → {0}: group 2 delivers a, then b is
 /// multicast, and still b precedes c at group 0 and c precedes a at group 1. Group 1 holds a back until c is decided;
-/// group 2 does not know of c. Real-time order is guaranteed between messages with a common group, and between any
-/// messages in two groups (all other tests here).
+/// group 2 does not know of c. Real-time order is guaranteed between messages with a common group, and between all
+/// messages of a cluster of two groups (the other tests here).
 #[test]
 fn real_time_order_does_not_reach_over_three_groups() {
     let scenario = Scenario::new(&[1, 1, 1], &[(0, &[1, 2]), (1, &[0, 1]), (2, &[0])]).late(2);

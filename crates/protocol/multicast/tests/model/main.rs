@@ -23,8 +23,8 @@ fn say(line: &str) {
     writeln!(std::io::stderr(), "model: {line}").expect("standard error takes a line");
 }
 
-/// Returns whether `STENTOR_MODEL` in the environment enables a configuration: `minutes`, or `large`, which includes
-/// it.
+/// Returns whether `STENTOR_MODEL` in the environment enables long configurations: all of them if it is `large`, and
+/// those that end in a few minutes (`minutes` is `true`) also if it is `minutes`.
 pub(crate) fn asked(minutes: bool) -> bool {
     let asked = std::env::var("STENTOR_MODEL");
     let asked = asked.as_deref() == Ok("large") || minutes && asked.as_deref() == Ok("minutes");

@@ -15,7 +15,7 @@ const ONE: &[u16] = &[1];
 const BOTH: &[u16] = &[0, 1];
 
 /// Requires that the search finds the property violated. Without the mutant the property is not violated: `exhaustive`
-/// searches the same scenarios.
+/// searches the same scenarios, or similar ones.
 fn finds(mutant: Mutant, scenario: Scenario, property: (Flaws, &'static str)) {
     let machine = Machine::new(scenario.mutant(mutant));
     let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));

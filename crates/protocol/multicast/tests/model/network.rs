@@ -75,7 +75,7 @@ pub(crate) struct Step {
     /// Channels and words, in posting order.
     pub(crate) sends: Vec<(usize, Vec<u64>)>,
     pub(crate) deliveries: Vec<Delivery>,
-    /// The reason why the input was refused.
+    /// The reason why the input was refused, or a peer message that the member sent without a failure.
     pub(crate) rejected: Option<String>,
 }
 

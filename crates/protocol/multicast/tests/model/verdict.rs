@@ -57,7 +57,7 @@ pub(crate) fn names(flaws: Flaws) -> Vec<&'static str> {
     ALL.iter().filter(|(bit, _)| flaws & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// Judges all properties except those of the end of the run. `destined` has the messages for each member's group.
+/// Judges the properties of all deliveries so far. `destined` has the messages for each member's group.
 /// `submitted` has the messages multicast so far. `earlier` has, for each message, the messages that were delivered
 /// anywhere when it was multicast.
 pub(crate) fn judge(

@@ -257,8 +257,8 @@ fn incarnation_with_another_tag_counts_nowhere() {
     assert_eq!(member.replica.on_greeting(ProcessId(CLIENT), Incarnation::NONE, other), Err(why));
 }
 
-/// A follower has its own group's majority for a message to both groups. The other group is announced in this
-/// incarnation, and acknowledges in its first one. Returns whether the message is delivered.
+/// A follower has its own group's majority for a message to both groups. The other group is announced in incarnation
+/// `other`, and acknowledges in its first one. Returns whether the message is delivered.
 fn is_delivered_by_acknowledgements_of_the_first(mutant: Mutant, other: Incarnation) -> bool {
     let mut follower = Process::planted(GROUPS, 1, mutant);
     let subject = head(1, 0, 2);

@@ -179,8 +179,8 @@ fn told_by(number: u64, from: u16, lives: [u64; 5]) -> PeerMessage {
     first_campaign(Ballot::new(number, ProcessId(from)), &lives)
 }
 
-/// Nothing prevents two processes of one member on different hosts. A promise of the earlier one would count as the
-/// promise of the later one, which has forgotten what the earlier one processed.
+/// Two processes of one member may run on different hosts. A promise of the earlier one would count as the promise of
+/// the later one, which has forgotten what the earlier one processed.
 #[test]
 fn process_that_learns_of_a_later_life_of_its_member_is_superseded() {
     let mut earlier = Process::new(FIVE, 2, Variant::V2);

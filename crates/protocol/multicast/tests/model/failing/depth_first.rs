@@ -222,7 +222,7 @@ impl<'a> Search<'a> {
         names(flaws).into_iter().for_each(|property| self.violated(property, ""));
     }
 
-    /// Visits the end states that a state represents: one without a crash, and one for each possible crash.
+    /// Visits the end states that a state represents: those without a crash, and those with each possible crash.
     fn look_at_ends(&mut self, state: &State) {
         let mut crashed = vec![NOBODY];
         if self.budget.crashes > 0 {

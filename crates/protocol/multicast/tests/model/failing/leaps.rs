@@ -62,7 +62,7 @@ impl<'a> Leaps<'a> {
         Leaps { sites, leaps: Vec::new(), ends: HashMap::default() }
     }
 
-    /// Returns all steps that the member at a site may take next.
+    /// Returns the leaps that a search needs from a site.
     pub(super) fn of(&mut self, site: u32) -> Rc<[Leap]> {
         if let Some(Some(known)) = self.leaps.get(site as usize) {
             return known.clone();

@@ -8,9 +8,9 @@
 //! # Steps
 //! - A member takes the head of a queue pair; there is no order between two queue pairs. Peer messages and forwarded
 //!   bodies share the queue pair of timestamps and acknowledgements, as in the node.
-//! - Any member campaigns, regardless of the present leader: no election is trusted. The fence needs no step of its
-//!   own: the message that asks for a promise is taken when any prefix of the old leader's stream is processed, and the
-//!   rest of the stream never counts.
+//! - Any member with memory campaigns, regardless of the present leader: no election is trusted. The fence needs no
+//!   step of its own: the message that asks for a promise is taken when any prefix of the old leader's stream is
+//!   processed, and the rest of the stream never counts.
 //! - A member crashes. Its writes that no member has taken are lost. A write that is taken after the crash adds no
 //!   run: a crash is an event of the crashed member alone, so it can just as well follow what others still took from
 //!   it.

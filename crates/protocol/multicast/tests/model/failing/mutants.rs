@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 use crate::verdict::{COMPLETE, Flaws, PREFIX, READ};
 
 /// Requires that both searches find the property violated. Without the mutant the property is not violated: `search`
-/// has the same scenarios and budgets.
+/// has the same scenarios, with budgets that include these.
 fn finds(mutant: Mutant, sizes: &[usize], budget: Budget, property: (Flaws, &'static str)) {
     let scenario = Scenario::new(sizes, &[(0, &[0]), (1, &[0])]).mutant(mutant);
     let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));

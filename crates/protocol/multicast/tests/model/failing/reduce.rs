@@ -26,7 +26,7 @@ pub(crate) fn is_over(context: &Context, member: &Member, wire: Wire, parcel: &P
         }
         (Wire::Stream { from, .. }, Parcel::Item(words)) => {
             match Item::decode(words, 0).expect("a sound item").0 {
-                // A `Begin` is processed only if it belongs to the promised ballot.
+                // A `Begin` of a ballot below the promised one has no effect.
                 Item::Begin(ballot) => ballot < replica.promised(),
                 // With this mutant, entries of smaller ballots count, too.
                 #[cfg(feature = "plants")]

@@ -114,8 +114,8 @@ fn groups_of_1_and_2_and_of_2_and_1_with_a_change() {
     verify(messages(&[2, 1], &[BOTH, ZERO]), CHANGE, 1000);
 }
 
-/// Configurations that end in a few minutes. They run only with `STENTOR_MODEL=minutes` in the environment; the test
-/// prints that otherwise.
+/// Configurations that end in a few minutes. They run only with `STENTOR_MODEL=minutes` or `large` in the environment;
+/// the test prints that otherwise.
 #[test]
 fn configurations_with_failures_that_take_minutes() {
     if asked(true) {

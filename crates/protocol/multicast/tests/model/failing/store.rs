@@ -14,7 +14,7 @@ pub(crate) struct Outcome {
     pub(crate) judge: bool,
 }
 
-/// The cause of a step: a parcel that is taken from a channel, or an event without a parcel.
+/// The cause of a step: a parcel that is taken from a channel, or another event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Cause {
     Take(u16, u32),
@@ -142,7 +142,7 @@ impl Store {
         let name = context.channels.wires[wire];
         let parcels = self.queues.get(queue);
         let over = |parcel: &u32| is_over(context, receiver, name, self.parcels.get(*parcel));
-        // Entries after the beginning of another stream are judged when that beginning is at the head.
+        // Entries after the beginning of another stream are checked when that beginning is at the head.
         let left = if matches!(name, crate::network::Wire::Stream { .. }) {
             parcels.iter().copied().skip_while(|parcel| over(parcel)).collect::<Vec<_>>()
         } else {
