@@ -21,7 +21,7 @@ pub struct TransferCounts {
     pub abandoned: u64,
     /// Transfers that ended because the donor lost its leadership.
     pub of_old_leaders: u64,
-    /// Transfers that ended because too many messages were delivered meanwhile.
+    /// Transfers that ended because too many messages were delivered meanwhile, or the state was too large.
     pub overflowed: u64,
 }
 

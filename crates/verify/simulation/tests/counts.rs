@@ -1,4 +1,4 @@
-//! An unloaded message costs exactly the remote writes of the formulas, for each role.
+//! In an idle cluster, a message costs exactly the remote writes of the formulas, for each role.
 
 use stentor_multicast::Variant;
 use stentor_simulation::{RoleCounts, count_writes};

@@ -67,7 +67,8 @@ fn every_named_graph_ends_with_a_leader_that_delivers() {
     assert!(resigned >= 10 && moved >= 10 && stayed >= 10 && nobody > 0);
 }
 
-/// Tries all graphs of three members, and graphs of five that are drawn from a seed, with the first leader in turn.
+/// Tries all graphs of three members with every first leader, and some graphs of five members with one first leader
+/// each.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn all_graphs_of_three_and_drawn_ones_of_five_end_with_a_leader_that_delivers() {

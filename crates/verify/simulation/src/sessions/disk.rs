@@ -16,14 +16,14 @@ pub(super) struct Disk {
     /// The session, if one was opened.
     pub(super) key: Option<SessionKey>,
     /// Tickets of commands. A ticket is written before its command is sent, and removed when the command's fate is
-    /// known.
+    /// known or can never be known.
     pub(super) tickets: Vec<Written>,
     /// Tokens of the workload's reads outside the order that have not ended.
     pub(super) reads: Vec<u64>,
-    /// Number of commands that are still to be begun.
+    /// Number of calls and of the workload's reads that are still to be begun.
     pub(super) left: u64,
-    /// Number of remaining commands at which the session is ended and another one is opened. `None`: the client keeps
-    /// its session until all commands are done.
+    /// Value of `left` at which the session is ended and another one is opened. `None`: the client keeps its session
+    /// until `left` is 0.
     pub(super) ends_at: Option<u64>,
     /// `true` if all commands are done.
     pub(super) done: bool,

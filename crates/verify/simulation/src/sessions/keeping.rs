@@ -71,7 +71,8 @@ impl ClientActor {
         if self.full > 0 { self.shared.topology.group_ids().collect() } else { self.draw_groups() }
     }
 
-    /// Sends the session's own command in progress, and sends it again if it is not answered.
+    /// Sends the session's own command (open, take up, widen or end) that is in progress, and repeats it if it is not
+    /// answered.
     fn say_session(&mut self, now_ns: u64) {
         let Some(message) = self.caller.as_ref().and_then(Caller::message) else { return };
         let again = self.shared.scenario.again_ns;
@@ -207,7 +208,7 @@ impl ClientActor {
         let mut wanted = self.wanted.clone();
         wanted.retain(|group| self.opens(*group));
         let may = self.caller.as_ref().is_some_and(|caller| caller.is_open() && caller.message().is_none());
-        // After a refusal, the client waits before it asks again.
+        // A refused command is not repeated at once.
         let waits = self.said_ns.is_some_and(|said| now_ns - said < self.shared.scenario.again_ns);
         if wanted.is_empty() || !may || waits || now_ns < self.rests_until_ns {
             return;
@@ -220,7 +221,7 @@ impl ClientActor {
         }
     }
 
-    /// Returns whether the client can multicast to a group. If not, asks the group to admit it.
+    /// Returns whether the client can multicast to a group. If it cannot, the group is asked to admit it.
     fn opens(&mut self, group: GroupId) -> bool {
         self.client.is_connected(&[group]) || self.client.next_id(&[group], &[]).is_ok()
     }

@@ -34,10 +34,10 @@ pub struct Passed {
     pub groups: Vec<GroupId>,
     /// The client that multicast the message, or `None` for a time entry.
     pub client: Option<ClientId>,
-    /// The sessions that expired by then, in the order in which members were notified. The notification precedes the
-    /// timers that fire.
+    /// The sessions that had expired by this position, in the order in which the machine learnt of it. The machine
+    /// learns of them before its timers fire.
     pub ran_out: Vec<SessionId>,
-    /// The sessions that the message ended. Members were notified after timers had fired.
+    /// The sessions that the message ended. The machine learns of them after its timers have fired.
     pub ended: Vec<SessionId>,
 }
 
@@ -62,7 +62,7 @@ struct Command {
     /// The time of the order that the caller had observed when the command began.
     heard: u64,
     applied: BTreeMap<GroupId, Applied>,
-    /// `true` if the caller knows the fate.
+    /// `true` if the caller knows the fate, or can never learn it.
     is_known: bool,
     /// `true` if the caller reported that the command is not applied.
     never: bool,
@@ -71,7 +71,7 @@ struct Command {
 /// The state of the judge of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Number of requests of earlier generations that a table keeps.
+    /// Maximum number of requests of earlier generations whose replies a table keeps.
     window: usize,
     /// Maximum size of a reply that a table keeps, in bytes.
     reply_bytes: usize,
@@ -86,9 +86,9 @@ pub(super) struct Ledger {
     pub(super) reads: ReadLedger,
     /// The judge of notifications.
     pub(super) notes: NoteLedger,
-    /// Positions whose effects are known.
+    /// Positions at which some member has applied a call.
     seen: HashSet<Place>,
-    /// The last reply of each group to a command: digest and count.
+    /// The state in each group's last reply: digest and count.
     last: HashMap<GroupId, [u64; 2]>,
     /// Sessions that ended or expired in a group.
     ended: HashSet<(GroupId, SessionId)>,
@@ -234,7 +234,7 @@ impl Ledger {
         self.values_differ
     }
 
-    /// Returns whether the caller knows the fate of a command.
+    /// Returns whether the caller knows the fate of a command, or can never learn it.
     pub(super) fn is_known(&self, token: u64) -> bool {
         self.commands.get(&token).is_none_or(|command| command.is_known)
     }
@@ -316,7 +316,8 @@ impl Ledger {
         in_several
     }
 
-    /// Returns the verdicts, and a description of the violation of the first violated property, by name.
+    /// Returns the verdicts, and a description of the violation of one property: the first violated one in the order of
+    /// names.
     pub(super) fn verdicts(&self) -> (BTreeMap<&'static str, Verdict>, Option<String>) {
         let verdict = |property: &&'static str| match self.violations.get(property) {
             Some(summary) => Verdict::Violated(CounterExample { summary: summary.clone(), lines: Vec::new() }),

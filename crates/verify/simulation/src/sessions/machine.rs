@@ -22,8 +22,8 @@ pub trait Machine {
         let _ = at;
     }
 
-    /// Fires the timers that are due at a position. The method is called after the ends of sessions at this position,
-    /// and before the call.
+    /// Fires the timers that are due at a position. The method is called after the sessions that expired by this
+    /// position were ended, and before the message takes effect.
     fn fire_timers(&mut self, at: &Place<'_>) {
         let _ = at;
     }
@@ -53,7 +53,8 @@ pub trait Machine {
 /// The position in a group's order at which a call is applied or a session ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// A number that identifies the call in the run. It is 0 for the end of a session and for timers.
+    /// A number that identifies the call in the run. It is 0 for the end of a session, for timers, and for reads
+    /// outside the order.
     pub token: u64,
     /// The group of the member.
     pub group: GroupId,
@@ -65,6 +66,6 @@ pub struct Place<'a> {
     pub number: u64,
     /// The client that multicast the message, or `None` for a time entry.
     pub client: Option<ClientId>,
-    /// The session of the call, or `None` for the end of a session and for timers.
+    /// The session of the call, or `None` for the end of a session, for timers, and for reads outside the order.
     pub session: Option<SessionId>,
 }

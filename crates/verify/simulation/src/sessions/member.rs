@@ -228,7 +228,7 @@ fn at<'a>(delivered: &Delivered<'_>, destinations: &'a [GroupId]) -> At<'a> {
     At { time: timestamp, index: number, incarnation: origin, destinations, client: id.client.0 }
 }
 
-/// Returns the count that a notification belongs to.
+/// Returns the series that a notification belongs to.
 fn count_of(group: GroupId, answer: &Answer<'_>) -> Option<Count> {
     let ReplyRecord { session, generation, end, .. } = ReplyRecord::parse(answer.record).ok()?;
     Some(Count { session, group, generation, since: end })

@@ -2,8 +2,8 @@
 //!
 //! The machines of a group send the same notifications at the same position. Each session receives a notification to it
 //! with the same bytes and position, or a report that the notification was lost. A session receives its notifications
-//! in the order in which they were sent, and each once. After the end of all activity, a session that receives no more
-//! reports has learnt of all notifications.
+//! in the order in which they were sent, and each once. By the end of a run, each open session whose client has no more
+//! calls has learnt of all notifications to it.
 
 use std::collections::BTreeMap;
 
@@ -37,9 +37,9 @@ pub(super) struct NoteLedger {
     at: BTreeMap<Place, (Notes, ProcessId)>,
     /// The notifications of each series: the number of the position, and the bytes.
     sent: BTreeMap<Count, Vec<(u64, Vec<u8>)>>,
-    /// Number of notifications of a series that a process has learnt of. While a process takes up a session, it may
-    /// receive a group's notifications to an earlier process that took up the session in this group only. Both
-    /// processes have the same generation, so they are counted separately.
+    /// Number of notifications of a series that a process has learnt of, by series and process. An earlier process may
+    /// have taken up the session in one group only. Its series there has the generation that the next process also
+    /// gets, so both processes may learn of the same notifications.
     heard: BTreeMap<(Count, u64), usize>,
     /// The current series of each session and group.
     open: BTreeMap<(SessionId, GroupId), Count>,

@@ -54,7 +54,8 @@ impl ClientActor {
         self.shared.ledger.borrow().notes.unheard(caller.id(), caller.generation(), self.process)
     }
 
-    /// Describes missing notifications if the client is otherwise idle. It ends its session only when none is missing.
+    /// Describes missing notifications if the client has completed all calls. The client then ends its session only
+    /// when none is missing.
     pub(super) fn awaits_notes(&self) -> Option<String> {
         let disk = self.shared.disks[usize::from(self.id.0)].borrow();
         let is_idle = disk.left == 0 && disk.tickets.is_empty() && disk.reads.is_empty();

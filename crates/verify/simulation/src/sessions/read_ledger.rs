@@ -32,7 +32,7 @@ pub(super) struct ReadLedger {
 }
 
 impl ReadLedger {
-    /// Records a delivery of a member, which may be the first of its number.
+    /// Records a member's delivery. Members that reach the same number later change nothing.
     pub(super) fn delivered(&mut self, group: GroupId, number: u64, timestamp: Timestamp) {
         self.deliveries.entry((group, number)).or_insert(timestamp);
     }
@@ -42,7 +42,7 @@ impl ReadLedger {
         self.states.entry((group, number)).or_insert(state);
     }
 
-    /// Returns the largest number of deliveries of a member of a group.
+    /// Returns the number of deliveries of the member of a group that has delivered most.
     pub(super) fn furthest(&self, group: GroupId) -> u64 {
         self.deliveries.range((group, 0)..=(group, u64::MAX)).next_back().map_or(0, |((_, number), _)| *number)
     }

@@ -81,7 +81,8 @@ impl Shared {
         self.disks.iter().all(|disk| disk.borrow().done)
     }
 
-    /// Returns a stamp that no other event of a client has. It is the virtual time if no other event has it.
+    /// Returns a stamp for an event of a client. It is the virtual time, or the number after the last stamp if that is
+    /// later. So no two events have the same stamp.
     pub(super) fn next_stamp(&self) -> u64 {
         self.stamp.set(self.world.now_ns().max(self.stamp.get() + 1));
         self.stamp.get()

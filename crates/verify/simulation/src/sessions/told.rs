@@ -9,8 +9,8 @@ pub enum Told {
     /// The call is applied: group, position and reply, which is `None` if it was too long. For a read outside the
     /// order, the position is the one up to which the answer includes the order.
     Applied(Vec<(GroupId, Position, Option<Vec<u8>>)>),
-    /// The call is applied nowhere and never will be. For a read outside the order: no answer arrived in time at the
-    /// process that sent the read.
+    /// The call is applied nowhere and never will be. For a read outside the order: no valid answer arrived in time at
+    /// the process that sent the read.
     NotApplied,
     /// The caller does not know whether the call is applied.
     Unknown(Why),

@@ -16,8 +16,8 @@ use super::program::{Kind, Op};
 /// Unit of the receivers' virtual addresses: a receiver's memory begins at this number times (rank + 1).
 const VA: u64 = 0x1000_0000;
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
-/// The time that is passed to every call of an endpoint, in nanoseconds. An endpoint has no clock, so its timers start
-/// at this time.
+/// The time that is passed to an endpoint, in nanoseconds. An endpoint has no clock, so its timers start at this time.
+/// [`Host::tick`] passes a deadline instead, and then rewinds the endpoint to this time.
 pub(crate) const NOW: u64 = 1;
 
 /// A packet in flight.
@@ -90,7 +90,8 @@ pub struct Host {
     pub(crate) open: u32,
     /// Number of messages posted so far, including control packets.
     messages: u32,
-    /// `true` while a control packet is in flight and nothing else may be posted.
+    /// `true` while the last posted request is a control packet in flight. Unless [`Setup::eager`] is set, nothing else
+    /// is posted then.
     waits: bool,
     /// The status with which the sending queue pair broke, if it did.
     pub(crate) broke: Option<Status>,

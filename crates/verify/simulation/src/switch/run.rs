@@ -195,8 +195,8 @@ impl Walk<'_> {
         Some(self.worsen(step))
     }
 
-    /// Draws a step without a packet: used receives are posted again, or a host's deadline arrives because nothing else
-    /// is possible, or too early.
+    /// Draws a step without a packet. Used receives are posted again first. Otherwise, a host's deadline arrives, or a
+    /// lease expires whose holder is gone. A deadline that arrives while other steps are possible is too early.
     fn idle(&mut self, idle: bool) -> Option<Step> {
         let ranks = self.world.ranks();
         let used: Vec<u8> =
@@ -214,7 +214,7 @@ impl Walk<'_> {
         }
         let rank = self.chance.pick(&waiting);
         if !idle {
-            // A sender gives up after seven consecutive timeouts, and must not do so without a reason.
+            // A sender gives up at the eighth consecutive timeout, and must not do so without a reason.
             let place = &mut self.hurried[usize::from(rank)];
             if self.steps < *place + PATIENCE * ranks as u64 {
                 return None;

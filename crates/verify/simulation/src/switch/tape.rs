@@ -41,8 +41,8 @@ impl Tape {
         self.packets.line("delivered", &[rank as u64], packet);
     }
 
-    /// Records a packet that passed through the pipeline: the packet that left, if one did, and the number of its
-    /// cause.
+    /// Records a pass of a packet through the pipeline: the number of the departure's cause, the bridge to the next
+    /// pass, and the packet that left, if one did.
     pub(super) fn passed(&mut self, packet: &[u8], departure: &Departure) {
         let looped = departure.mirror.as_ref().map_or([0; 3], |bridge| [1, bridge.epoch.into(), bridge.slot.into()]);
         let numbers = [&[departure.cause as u64], &looped[..]].concat();

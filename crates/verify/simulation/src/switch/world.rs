@@ -25,7 +25,8 @@ use super::tape::Tape;
 /// Duration of a lease. [`Step::Lease`] advances the switch's clock by more than this.
 const LEASE: Duration = Duration::from_millis(100);
 
-/// Number of sets that the switch has room for: the first one, and those that replace it after losses.
+/// Number of sets that the switch has room for from [`Setup::gid`] on: the first one, and those that replace it after
+/// losses.
 const SETS: usize = 4;
 
 /// A packet that waits in the loop for its next pass.
@@ -228,7 +229,7 @@ impl World {
         Some(format!("rank {}'s queue pair ended: {:?}, set {:?}", broke.rank, broke.broke, self.state()))
     }
 
-    /// Executes a step. A step that is not possible has no effect.
+    /// Executes a step. A step that is not possible changes no packet and no register.
     pub fn step(&mut self, step: Step, out: &mut Outbox) {
         if let Some(tape) = &mut self.tape {
             tape.begin(step);
@@ -381,7 +382,7 @@ impl World {
         self.watch.registers(&registers, foreign);
     }
 
-    /// Reports a packet that left the switch to the judge.
+    /// Reports to the judge that a packet has left the switch.
     fn say(&mut self, came: &[u8], left: &[u8], copies: &mut u32) {
         let (Ok(before), Ok(after)) = (IpPacket::new_checked(came), IpPacket::new_checked(left)) else { return };
         // The switch builds each response itself, so a response must be intact. A copy of a damaged packet is damaged,
@@ -420,8 +421,8 @@ impl World {
     }
 
     /// Recreates the set after its loss, as the control plane does: with new numbers of queue pairs and a new number of
-    /// the set. A host with unfinished requests first links its previous members again, unless its next request is a
-    /// LINK.
+    /// the set. Requests that were posted are lost. A host with requests yet to post first links its previous members
+    /// again, unless its next request is a LINK.
     ///
     /// # Errors
     /// Returns a [`CreateError`], which does not occur with the hosts of a world.
