@@ -118,7 +118,7 @@ pub(crate) struct TellerArguments {
     pub(crate) seed: u64,
 }
 
-/// A fabric that works on every host without devices.
+/// A fabric that needs no devices, so it works on every host.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fabric {
     /// Shared memory

@@ -182,7 +182,7 @@ impl Teller {
             Some(Outcome::Done) => self.entry.counts.done += 1,
             Some(Outcome::Refused(_)) => self.entry.counts.refused += 1,
             Some(Outcome::ClosedByAnother) => self.entry.counts.given_up += 1,
-            // `give_up` has counted this transfer already.
+            // This arm is not reached. A transfer without a due command has an outcome, because there are groups.
             None => {}
         }
         self.write()?;

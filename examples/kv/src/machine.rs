@@ -5,8 +5,8 @@
 //!   this item nor any item after it is carried out. The answer to each of them is [`Value::Again`], and the gateway
 //!   sends them again. An item whose answer does not fit even into an empty reply is answered with an error, and the
 //!   items after it are carried out.
-//! - In a command to several groups, each group handles its own keys. No key of another group decides whether the
-//!   command is carried out, so either all groups carry it out or none.
+//! - In a command to several groups, each group handles its own keys. Such a command as a whole depends on no
+//!   condition, so all its groups carry it out.
 
 use std::io::{self, Read};
 

@@ -29,7 +29,8 @@ pub const LONGEST: usize = 65_536;
 pub struct Entry {
     /// The bytes of the value.
     pub value: Vec<u8>,
-    /// Index of the last command that changed the value or its time of expiry. The index rises with each change.
+    /// Index of the last position at which the value or its time of expiry changed. The commands of one batch have the
+    /// same index.
     pub version: u64,
     /// Time of the order at which the key expires, or 0 if it never does.
     pub ends: u64,

@@ -24,8 +24,8 @@ fn count(cell: &Cell<u64>) {
     cell.set(cell.get() + 1);
 }
 
-/// A client that opens two accounts. Then it transfers, deposits, withdraws, reads sums, and cancels transfers of other
-/// clients.
+/// A client that opens two accounts. Then it transfers, deposits, withdraws, reads sums, and cancels open transfers of
+/// any client.
 struct Client {
     found: Rc<Found>,
     /// The first commands of the client, in reverse order.

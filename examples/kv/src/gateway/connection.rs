@@ -6,9 +6,9 @@
 //! the gateway answers its requests before it closes the connection.
 //!
 //! # Invariants
-//! - Requests of one client take effect in the order in which they were sent, and the replies have this order. All
-//!   requests that have been received, up to [`MOST`], form a *burst*. The next burst begins when all requests of the
-//!   present burst are answered.
+//! - Requests of one client to one group take effect in the order in which they were sent, and the replies to all its
+//!   requests have this order. All requests that have been received, up to [`MOST`], form a *burst*. The next burst
+//!   begins when all requests of the present burst are answered.
 //! - In a burst, a group receives either only queries, which its leader answers, or all requests in one order. So a
 //!   client that pipelines GET after SET reads the value that it wrote, and a client that only reads needs no position
 //!   in the order.

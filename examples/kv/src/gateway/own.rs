@@ -27,8 +27,8 @@ pub(super) struct Known {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Parses HELLO. Returns the requested version, or `now` if the request names none, and the name that the client has
-/// set.
+/// Parses HELLO. Returns the requested version, or `now` if the request names none, and the client's new name if the
+/// request sets it.
 pub(super) fn version_of(words: &[&[u8]], now: Version) -> Result<(Version, Option<Vec<u8>>), &'static str> {
     let version = match words.get(1).copied() {
         None => now,

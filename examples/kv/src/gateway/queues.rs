@@ -5,8 +5,8 @@
 //!   [`Connection`](super::connection) begins no other burst meanwhile. A batch has whole bursts. If a burst does not fit
 //!   into a batch, the queue is *held*: its next batch is sent only when the part of the burst is answered. Otherwise
 //!   items that a reply has no room for would be carried out after later items of the same burst.
-//! - Within a queue no item overtakes another.
-//! - No group has applied a refused batch, so its items return to the front of the queue.
+//! - Items leave a queue in its order. Items that the group has not applied return to the front of the queue: those of
+//!   a refused batch, and those that a reply had no room for.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -198,7 +198,7 @@ impl Queues {
         }
     }
 
-    /// Sends batches as far as the limits permit. Calls `refused` for batches that are refused permanently. Returns
+    /// Sends batches as far as the limits permit. Calls `refused` for refused batches that are not retried. Returns
     /// whether a batch was sent.
     pub(super) fn send(&mut self, backend: &mut Backend, mut refused: impl FnMut(&[Waiter], Refused)) -> bool {
         let mut any = false;
