@@ -73,7 +73,7 @@ fn generate(context: &Context, library: &Library, file: &Path) -> Result<()> {
 }
 
 impl Library {
-    /// Returns the release of the installed headers, according to its package.
+    /// Returns the release of the installed headers, according to the library's pkg-config file.
     fn version(&self) -> String {
         let triplet = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
         let folders = [&triplet, "/usr/lib64", "/usr/lib"];

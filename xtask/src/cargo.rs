@@ -80,8 +80,8 @@ impl Context {
     }
 }
 
-/// Maximum number of the last lines of a failed command's output that are repeated below the summary. At most as many
-/// earlier lines that name a failure are repeated before them.
+/// Maximum number of last lines of a failed command's output that the summary repeats. Before them, it repeats at most
+/// as many earlier lines that name a failure.
 const LAST_LINES: usize = 20;
 /// Maximum time between two lines of output that are read after a command has ended. A process that the command left
 /// behind may keep the output open.

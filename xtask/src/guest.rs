@@ -1,8 +1,8 @@
 //! The guest kernel: User-Mode Linux with Soft-RoCE, which the steps boot as an ordinary process.
 //!
-//! The kernel comes from the folder that `STENTOR_RXE` names, or from `../shared/rxe`. If neither exists, or the kernel
-//! in `../shared/rxe` cannot start a process on this processor, the recipe in `xtask/guest` builds the kernel once into
-//! the user's cache.
+//! The kernel comes from the folder that `STENTOR_RXE` names. If the variable is not set, the kernel comes from
+//! `../shared/rxe`. If `../shared/rxe` has no kernel that can start a process on this processor, the recipe in
+//! `xtask/guest` builds the kernel once into the user's cache.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -52,7 +52,7 @@ enum Origin {
     Plain(PathBuf),
     /// A kernel compressed by xz.
     Packed(PathBuf),
-    /// No kernel exists, so it is built from the recipe.
+    /// The recipe, from which the kernel is built.
     Recipe,
 }
 

@@ -33,7 +33,7 @@ const HEAD: &str = "\
 # Instructions per message of each path. Written by `cargo xtask instructions --record`.
 # Counts depend on the environment in `recorded_with`. A comparison names the differences.
 ";
-/// The processor flags that decide which copy of `memcpy`, of a checksum or of a hash runs.
+/// The processor flags that decide which variant of `memcpy`, of a checksum or of a hash runs.
 const FLAGS: [&str; 9] = ["pclmulqdq", "sse4_2", "avx", "avx2", "avx512f", "bmi2", "erms", "fsrm", "sha_ni"];
 
 /// The counts, and the environment in which they were recorded.

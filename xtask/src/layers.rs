@@ -1,4 +1,5 @@
-//! The permitted dependencies between crates. The map in `ARCHITECTURE.md` shows them as arrows, which point only down.
+//! The permitted dependencies between crates, which `ARCHITECTURE.md` lists in a table. A crate depends only on crates
+//! below it in the map.
 
 use anyhow::Result;
 

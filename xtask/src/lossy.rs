@@ -21,7 +21,8 @@ pub(crate) const NEEDS: Needs = Needs { things: &["ip", "tc", "nft", "iperf3"], 
 const ROUNDS: usize = 3;
 /// Duration of each measurement, in seconds.
 const SECONDS: &str = "5";
-/// Maximum memory of either end, in KiB. It is four times the usual memory, and must not grow with the bytes in flight.
+/// Maximum memory of either end, in KiB. This is four times the usual memory, which does not depend on the bytes in
+/// flight.
 const MEMORY_KIB: f64 = 65_536.0;
 /// Maximum ratio of the rates of two flows that share a link.
 const APART: f64 = 3.0;

@@ -211,8 +211,8 @@ fn simulate(context: &Context, simulation: &str, seeds: &str, more: &[&str]) -> 
     Ok(Outcome::Passed)
 }
 
-/// Runs all cells of a table of the command's tests. Each cell waits for processes that start and stop. A resource
-/// limit that this machine does not allow is an error.
+/// Runs all cells of a table of the command's tests. This takes long, because each cell waits for processes that start
+/// and stop. A resource limit that this machine does not allow is an error.
 fn cells(context: &Context, table: &str) -> Result<Outcome> {
     let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", table];
     run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;

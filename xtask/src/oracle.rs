@@ -3,7 +3,7 @@
 //! happen.
 //!
 //! A seed determines everything in a simulation, so code that behaves the same has the same hashes. The recorded hashes
-//! are data, one line per seed. If a change of the code changes no hash, it has not changed the protocols.
+//! are data, one line per seed. If a change of the code changes no hash, the recorded runs behave as before.
 //! `docs/oracle.md` lists the hashed and the excluded parts.
 
 use std::cell::RefCell;
@@ -102,8 +102,8 @@ fn path(context: &Context, simulation: &str) -> PathBuf {
     context.root.join(FOLDER).join(simulation).with_extension("txt")
 }
 
-/// Runs all seeds with the optimised command. Calls `judge` with the findings of each profile: the simulation, the
-/// profile's name and its number of seeds.
+/// Runs all seeds with the optimised command. Calls `judge` for each profile, with the simulation, the profile's name,
+/// the findings and the number of seeds.
 fn simulate_all(context: &Context, judge: impl Fn(&str, &str, &Simulated, u64)) -> Result<Vec<(&'static str, Hashes)>> {
     let (program, scratch) = (programs::stentor(context)?, TempDir::new());
     let mut all = Vec::new();

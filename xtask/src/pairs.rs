@@ -91,7 +91,7 @@ mod tests {
         Step { name, what: "", run: |_| Ok(Outcome::Passed) }
     }
 
-    /// Each of the first two steps waits until the other has begun. The third waits until both have ended.
+    /// Each of the first two steps waits until the other has begun. The third may begin only when the first has ended.
     #[test]
     fn two_steps_run_at_a_time_and_the_reason_of_a_failure_is_kept() {
         let folder = TempDir::new();

@@ -24,7 +24,8 @@ struct Target {
     name: String,
 }
 
-/// Runs a build. Returns the path of the program of a target in a folder, which is relative to the root.
+/// Runs a build. Returns the path of a target's program. `folder` is the folder of the target's crate, relative to the
+/// root.
 pub(crate) fn executable(command: &mut Command, folder: &str, target: &str) -> Result<PathBuf> {
     let (good, text) = capture(command.args(["--message-format", "json-render-diagnostics"]))?;
     if !good {

@@ -14,7 +14,7 @@ enum Ended {
     Failed(String, Vec<String>),
 }
 
-/// Runs all steps, even after a failure, and prints the summary. Returns whether a step ran and none failed.
+/// Runs all steps, even after a failure, and prints the summary. Returns whether there are steps and none failed.
 ///
 /// Neighbouring steps that are named in `paired` run two at a time, if there are two processors.
 pub(crate) fn run(title: &str, context: &Context, steps: &[&Step], available: usize, paired: &[&str]) -> bool {

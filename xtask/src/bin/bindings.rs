@@ -36,8 +36,8 @@ const FUNCTIONS: [&str; 24] = [
     "ibv_event_type_str",
 ];
 
-/// Types that none of the functions above mentions: constants for fields that are plain integers, and the context of
-/// newer providers.
+/// Types that none of the functions above mentions: the context of newer providers, the attributes of a port, and
+/// enumerations for fields that are plain integers.
 const TYPES: [&str; 8] = [
     "verbs_context",
     "ibv_access_flags",

@@ -16,7 +16,8 @@ pub(super) const PAIR: &str = "-pair";
 
 /// A system and its guarantee.
 pub(crate) struct System {
-    /// The name on the command line. Without [`PAIR`] it is also the name of the system's folder in `compare`.
+    /// The name on the command line. Without [`PAIR`] it is also the name of the system's folder in `compare`, if there
+    /// is one.
     pub name: &'static str,
     /// The guarantee that holds when the system has completed a message.
     pub guarantee: &'static str,

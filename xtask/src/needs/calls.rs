@@ -208,8 +208,8 @@ fn functions(script: &str) -> impl Iterator<Item = &str> {
     script.lines().filter_map(|line| Some(line.trim().split_once("() {")?.0)).filter(|name| !name.contains(' '))
 }
 
-/// Returns the programs that a Rust file starts by `Command::new("…")`, the programs of the table that its strings
-/// name, and the commands of strings that are scripts.
+/// Returns the programs that a Rust file starts by `Command::new("…")`, and the commands of strings that are scripts.
+/// In files below `tests`, a string that is the name of a program in the table counts, too.
 fn started(source: &Source) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let text = |token: Option<&TokenTree>| match token {

@@ -116,7 +116,7 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Installs missing programs and packages if the user is root on Debian. Otherwise fails with an error that names
+    /// Installs the packages of missing things if the user is root on Debian. Otherwise fails with an error that names
     /// the command to run.
     pub(crate) fn ensure(&self) -> Result<()> {
         ensure(self.things)

@@ -1,4 +1,4 @@
-//! Checks that `stentor channel cat` on libfabric delivers the bytes that it receives.
+//! Checks that `stentor channel cat` on libfabric transfers each byte unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -23,7 +23,8 @@ const PROVIDER: &str = "tcp;ofi_rxm";
 const FILE: u64 = 1 << 30;
 /// Number of bytes that are transferred between pipes.
 const LONG: u64 = 10 << 30;
-/// Maximum memory of a side in KiB. It is twice the usual memory, and must not grow with the length of the transfer.
+/// Maximum memory of a side in KiB. This is twice the usual memory, which does not depend on the length of the
+/// transfer.
 const MEMORY_KIB: u64 = 256 << 10;
 /// Interval at which a side's memory is checked.
 const LOOK: Duration = Duration::from_millis(100);

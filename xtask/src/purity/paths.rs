@@ -94,7 +94,8 @@ fn paths(tokens: &[TokenTree]) -> Vec<Name> {
     found
 }
 
-/// Parses the path that begins here, if any. Returns the number of its tokens, or 0.
+/// Parses the path that begins here, if any. Returns the number of tokens to skip: those of the path, 1 for a keyword,
+/// or 0.
 fn path(tokens: &[TokenTree], before: &[String], found: &mut Vec<Name>) -> usize {
     // A keyword before `::std` is not part of the path.
     if KEYWORDS.iter().any(|keyword| is_ident(tokens.first(), keyword)) {

@@ -29,7 +29,8 @@ pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["xtask/src/
 const NARROW: f64 = 0.015;
 /// A row is slower if its whole interval is above this ratio.
 const BAR: f64 = 1.03;
-/// Minimum number of pairs before an interval may end a bench. With fewer pairs the interval depends on the first ones.
+/// Minimum number of pairs before narrow intervals may end a bench. With fewer pairs an interval depends on the first
+/// ones.
 const FIRST_PAIRS: usize = 10;
 
 /// A bench that can be compared.
@@ -72,7 +73,7 @@ pub(crate) enum Ended {
     Slower,
 }
 
-/// Builds both trees, compares them, and prints a table.
+/// Finds or builds both binaries, compares them, and prints a table.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<Ended> {
     let old = binary::base(context, &options.base)?;
     let new = binary::new(context, options.new.as_deref())?;

@@ -16,8 +16,8 @@ impl Programs {
     }
 
     /// Adds a program whose times are `factor` times those of a plain one, and whose rates are lower by the same
-    /// factor. The factor varies evenly from run to run, by up to the part `scatter` in both directions. The program
-    /// counts its runs in a file, so the figures differ between runs, but are the same in each execution of a test.
+    /// factor. Each run draws its factor uniformly from the range `factor` · (1 ± `scatter`). The program counts its
+    /// runs in a file, so the figures differ between runs, but are the same in each execution of a test.
     fn add(&self, name: &str, factor: f64, scatter: f64) -> PathBuf {
         let text = format!(
             r#"runs="$0.runs"

@@ -68,9 +68,9 @@ const PLANTED: (&str, [&str; 2]) = ("faults_that_valgrind_must_report", ["overru
 /// The exit code of valgrind when it has found a fault.
 const SEEN: i32 = 9;
 
-/// Returns valgrind's command line. It reports memory of this process, of libibverbs and of its provider that is used
-/// out of bounds, used after it was freed, or leaked. Uses of undefined bytes are not reported, because the bytes that
-/// the kernel writes count as undefined.
+/// Returns valgrind's command line. Valgrind reports memory of the tested process, of libibverbs and of its provider
+/// that is used out of bounds, used after it was freed, or leaked. Uses of undefined bytes are not reported, because
+/// the bytes that the kernel writes count as undefined.
 fn memcheck(context: &Context) -> String {
     let known = context.root.join("crates/fabric/verbs/tests/valgrind.supp");
     let leaks = "--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite";
