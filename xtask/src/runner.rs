@@ -54,8 +54,11 @@ fn told(name: &'static str, ended: Ended, took: Duration) -> (&'static str, Ende
     (name, ended, took)
 }
 
+/// Returns whether a step has passed and none has failed.
 fn good(results: &[(&str, Ended, Duration)]) -> bool {
-    !results.is_empty() && results.iter().all(|(_, ended, _)| !matches!(ended, Ended::Failed(..)))
+    let any = |wanted: fn(&Ended) -> bool| results.iter().any(|(_, ended, _)| wanted(ended));
+    any(|ended| matches!(ended, Ended::As(Outcome::Passed | Outcome::PassedWithout(_))))
+        && !any(|ended| matches!(ended, Ended::Failed(..)))
 }
 
 fn describe(ended: &Ended) -> String {
@@ -128,12 +131,15 @@ mod tests {
 
     #[test]
     fn one_failure_fails_and_nothing_at_all_too() {
-        let results = results(&[Ended::Failed("why".into(), vec!["last words".into()]), Ended::As(Outcome::Passed)]);
+        let results =
+            self::results(&[Ended::Failed("why".into(), vec!["last words".into()]), Ended::As(Outcome::Passed)]);
         assert!(!good(&results));
         let text = summary("test", &results, 2, Duration::ZERO);
         assert!(text.contains("xtask test: FAILED. 1 passed; 1 failed; 0 not run;"), "{text}");
         assert!(text.contains("step printed last:\n  last words\n"), "{text}");
         assert!(!good(&[]));
+        let miri = Component { name: "miri", remedy: "get it" };
+        assert!(!good(&self::results(&[Ended::As(Outcome::NotRun(miri))])));
     }
 
     #[test]
