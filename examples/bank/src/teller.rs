@@ -157,7 +157,11 @@ impl Teller {
     fn finish(&mut self) -> Result<Option<Outcome>, TellerError> {
         let since = Instant::now();
         loop {
-            let Some(transfer) = &self.entry.transfer else { return Ok(None) };
+            let Some(transfer) = &self.entry.transfer else {
+                // The transfer was given up while its last command was resolved.
+                self.write()?;
+                return Ok(None);
+            };
             let Some((groups, command)) = transfer.next(&self.groups) else { break };
             let bytes = serde_json::to_vec(&command).map_err(WrongReply::from)?;
             let prepared = match self.client.prepare(groups, &bytes).wait() {
