@@ -1,4 +1,5 @@
-//! The switch on real sockets with real endpoints. Every message arrives once, at the linked members, despite faults.
+//! The switch on real sockets with real endpoints. Every message arrives once, at the linked members, despite faults of
+//! links and of the loop.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! A set of 16 hosts on sockets sends to one random subset of itself after the other, from different senders in turn.
-//! Each change takes one control packet, no connection is set up again, and no register is added. The simulation
-//! crate's `tests/switch_subsets.rs` does this without sockets, and checks every property at every step.
+//! The 16 hosts of a set take turns as the sender, on sockets. Each sends to several random subsets of the others, one
+//! after the other. Each change takes one control packet, no connection is set up again, and no register is added. The
+//! simulation crate's `tests/switch_subsets.rs` does this without sockets, and checks every property at every step.
 
 mod common;
 

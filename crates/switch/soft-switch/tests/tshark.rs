@@ -1,6 +1,6 @@
-//! Dissects captures of the switch between Stentor's endpoints with Wireshark. SEND, WRITE and WRITE_IMM go to one, two
-//! and eight receivers, without loss and with 1 % loss, and the contents are verified. The test is ignored by default
-//! because it needs `tshark` (the step `roce-tshark` of `cargo xtask test`).
+//! Captures the packets of a switch between Stentor's endpoints, and dissects them with Wireshark. SEND, WRITE and
+//! WRITE_IMM go to one, two and eight receivers, without loss and with 1 % loss, and the contents are verified. The
+//! test is ignored by default because it needs `tshark` (the step `roce-tshark` of `cargo xtask test`).
 
 mod capture;
 mod common;
@@ -11,7 +11,8 @@ use stentor_fabric_roce::driver::{Chances, Pcap};
 use stentor_fabric_roce::endpoint::{Data, Remote, Request};
 use stentor_soft_switch::Faults;
 
-/// No packet has one byte: Wireshark takes that byte, with its three bytes of padding, for an EtherType.
+/// Lengths of the messages in bytes. No packet has a payload of one byte, because Wireshark takes that byte and its
+/// three bytes of padding for an EtherType.
 const LENGTHS: [usize; 6] = [0, 3, 64, 1024, 1027, 5000];
 
 /// Sends each length by each operation to the first one, two and eight receivers.
