@@ -1,4 +1,4 @@
-//! Copies the Rust blocks of the book into functions.
+//! Copies the Rust blocks of the book into functions and `impl`s.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

@@ -1,8 +1,8 @@
 //! Compiles the Rust code of the book: every block that is marked as Rust in the pages of the root folder, of `docs/`
 //! and of the examples `bank`, `kv` and `lock`.
 //!
-//! The build script copies the blocks into functions. A comment directly above a block declares the names that the
-//! block uses:
+//! The build script copies the blocks into functions and `impl`s. A comment directly above a block declares the names
+//! that the block uses:
 //!
 //! - `<!-- code: RUST -->`: the code is placed before the block, in the same function.
 //! - `<!-- methods of TYPE: RUST -->`: the code is placed before an `impl TYPE`, which has the block's functions.
