@@ -86,8 +86,8 @@ impl Channels {
         self.ends.get(&(connection, other)).map(|log| (other, log))
     }
 
-    /// Returns whether a connection had a cause for errors outside of the protocol: a fault at an end, or a crashed
-    /// process.
+    /// Returns whether errors of a connection may have a cause outside of the protocol: a fault at an end, a crashed
+    /// process, or an end without any event.
     pub(crate) fn is_disturbed(&self, view: &View<'_>, connection: Label) -> bool {
         let Some(ends) = self.by_connection.get(&connection) else { return false };
         let faulty = |end: &Process| {

@@ -101,7 +101,7 @@ pub enum EventKind {
     /// The process now holds the state of this history of its group.
     Begun(Begun),
     /// Recorded by a leader, the event means that the leader is ready, because a majority of its group has installed
-    /// its state. Recorded by another process, it means that this process has learnt of the leader.
+    /// its state. Recorded by another process, it means that the recording process has learnt of the leader.
     Epoch {
         /// The group.
         group: Group,

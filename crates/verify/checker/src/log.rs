@@ -337,7 +337,7 @@ impl Log {
         }
     }
 
-    /// Returns the latest life with the event's number.
+    /// Returns the latest life with the event's number, which is added if there is none.
     fn life(&mut self, event: &Event) -> &mut Life {
         let index = event.process.index();
         if self.lives.len() <= index {

@@ -77,9 +77,9 @@ impl<'a> Records<'a> {
         self.given.is_none_or(|given| self.multicasts.contains(&life(id)) && !given.ends_early(id.client))
     }
 
-    /// Returns whether the given multicasts of the life of a client to which message `id` belongs all have smaller
-    /// sequence numbers, and none of them is in the file of `delivery`. In that case the client's file may have been
-    /// cut between two lines, which nothing in the file shows.
+    /// Returns whether all given multicasts of the same client's life as message `id` have smaller sequence numbers,
+    /// and none of them is in the file of `delivery`. In that case the client's file may have been cut between two
+    /// lines, which nothing in the file shows.
     pub(crate) fn may_lack_the_end(&self, id: MessageId, delivery: &Delivery, log: &Log) -> bool {
         let of_life = log.messages.iter().filter(|message| life(message.id) == life(id));
         let mut sent =

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct CounterExample {
     /// A description in one sentence.
     pub summary: String,
-    /// The events, each as `file:line` and the line itself.
+    /// The events, each as its location (`file:line` or `event N`) and the line itself.
     pub lines: Vec<String>,
 }
 

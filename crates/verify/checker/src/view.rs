@@ -21,7 +21,7 @@ pub(crate) struct View<'a> {
     pub(crate) complete: bool,
     /// Groups that represent ended histories.
     pub(crate) ended: GroupSet,
-    /// Names of the inputs. Empty if events were passed one by one.
+    /// Names of the inputs. The slice is empty if events were passed one by one.
     pub(crate) sources: &'a [String],
 }
 
@@ -134,7 +134,7 @@ fn render(event: &Event, cluster: &Cluster) -> String {
     String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
 }
 
-/// One slot for each pair of a message and a destination group, consecutively. A table over all of them has
+/// The consecutive numbers (slots) of all pairs of a message and one of its destination groups. A table by slot has
 /// [`Slots::len`] entries.
 #[derive(Debug)]
 pub(crate) struct Slots {

@@ -16,8 +16,8 @@ enum Fate {
     Lives,
     Crashes,
     ComesBack {
-        /// Number of deliveries by which the process's snapshot is ahead of the state before the crash. Negative if the
-        /// snapshot is behind.
+        /// Number of deliveries by which the process's snapshot is ahead of the state before the crash. The number is
+        /// negative if the snapshot is behind.
         ahead: i64,
     },
 }

@@ -18,12 +18,13 @@ const STEPS_PER_CALL: u64 = 50;
 /// 2. of two calls with a common group, a call that was answered before the other was submitted comes first;
 /// 3. of two calls of one session, a call that was answered before the other was submitted comes first, and a call
 ///    comes after all calls whose positions its session had observed;
-/// 4. stale reads are answered from prefixes of their groups' orders that they may observe;
-/// 5. positions rise in each group's order, and are above those that the session had observed.
+/// 4. each stale read is answered from a prefix of its group's order, which contains the requested position and no
+///    command that was submitted after the answer;
+/// 5. positions of multicast calls rise in each group's order, and are later than those that the session had observed.
 ///
-/// The decision is exact. [`Verdict::Kept`] carries an order, which [`verify`](super::verify) confirms, and
-/// [`Verdict::Violated`] means that there is no such order. A search that takes too many steps ends with
-/// [`Verdict::TooHard`].
+/// The documentation of the [module](super) has the exceptions for reads. The decision is exact. [`Verdict::Kept`]
+/// carries an order, which [`verify`](super::verify) confirms, and [`Verdict::Violated`] means that there is no such
+/// order. A search that takes too many steps ends with [`Verdict::TooHard`].
 #[must_use]
 pub fn decide<M: Model>(history: &History, model: &M) -> Verdict {
     let calls = history.calls();

@@ -69,7 +69,7 @@ impl Graph {
         self
     }
 
-    /// Returns the calls that must come after `call`.
+    /// Returns the edges from `call`.
     pub(super) fn after(&self, call: u32) -> &[Edge] {
         &self.after[call as usize]
     }
@@ -110,7 +110,8 @@ impl Graph {
     }
 
     /// Adds an edge from every source to every target that was submitted after the source's answer, except where a call
-    /// of the kind `middle`, which is both source and target, already implies it.
+    /// of the kind `middle` in between already implies it. Such a call is itself a target, and other edges order it
+    /// before the targets that were submitted after its answer.
     fn intervals(
         &mut self,
         calls: &[Call],
@@ -174,7 +175,7 @@ impl Graph {
         }
     }
 
-    /// Adds edges so that a read after a position observes the command at that position, and the commands below it.
+    /// Adds edges so that a [`Kind::After`] observes the command at the requested position, and the commands below it.
     fn contained(&mut self, calls: &[Call], group: Group, members: &[u32], terms: Terms) {
         let commands = by_position(calls, members, |call| call.kind == Kind::Command);
         for read in members {

@@ -12,12 +12,10 @@
 //!    strictly serializable. An example is a call a to g2, followed by a call b to g0, while c1 to g0 and g1, and c2 to
 //!    g1 and g2, are in progress: the order b, c1, c2, a is permitted.
 //!
-//! Two kinds of reads are outside of this order:
-//!
-//! - [`Kind::Local`] is answered from the state after some prefix of its group's order. [`Kind::After`] is answered
-//!   from a prefix that contains the requested position. Neither observes a command that was submitted after its
-//!   answer. Both may be stale.
-//! - The result of such a read constrains its session: the session's later ordered calls come after that prefix.
+//! Two kinds of reads are outside of this order, and may be stale. [`Kind::Local`] is answered from the state after
+//! some prefix of its group's order. [`Kind::After`] is answered from a prefix that contains the requested position.
+//! Neither observes a command that was submitted after its answer. The result of such a read constrains its session:
+//! the session's later ordered calls come after that prefix.
 //!
 //! [Positions](Position) in answers are a claim about the order, which is judged together with it. Positions of
 //! multicast calls are unique and rise in each group's order. They are also above all positions that were known when

@@ -98,7 +98,7 @@ impl<'a> Placement<'a> {
         self.needed_placed == self.ranks.needed()
     }
 
-    /// Returns the first command that may come next and has at least this rank.
+    /// Returns the lowest rank, from `from` on, of a command that may come next.
     pub(super) fn candidate(&self, from: u32) -> Option<u32> {
         self.commands.range(from..).next().copied()
     }
@@ -176,7 +176,8 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Returns the candidate reads whose replies match the model's, in groups that were touched since the last call.
+    /// Returns the candidate reads whose replies match the model's. Reads of one group are examined if the group was
+    /// touched since the last call, and reads of several groups if any group was.
     pub(super) fn right_reads(&mut self, answer: impl Fn(Group, &[u8]) -> Vec<u8>) -> Vec<u32> {
         let mut right = Vec::new();
         let touched = std::mem::take(&mut self.touched);

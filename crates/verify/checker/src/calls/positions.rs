@@ -24,8 +24,8 @@ enum Step {
     Answers,
 }
 
-/// Finds two calls with the same position, or a call with a position below one that was known at its submission. Its
-/// time is linear, except for sorting.
+/// Finds two multicast calls with the same position, or a call whose position is too early for one that was known at
+/// its submission. The check takes time linear in the history, except for sorting.
 pub(super) fn contradiction(calls: &[Call]) -> Option<Contradiction> {
     let mut steps: Vec<(u64, Step, usize)> = Vec::with_capacity(2 * calls.len());
     let mut known = Knowledge::default();

@@ -19,8 +19,8 @@ impl Ranks {
         let all = || (0..calls.len() as u32).filter(|index| calls[*index as usize].takes_part());
         let mut nodes: Vec<u32> = all().filter(|index| calls[*index as usize].answered().is_some()).collect();
         nodes.sort_by_key(|index| (calls[*index as usize].answered(), *index));
-        // Calls with positions are sorted by position among themselves. Together they occupy the same ranks as in the
-        // sort by time.
+        // Multicast calls with positions are sorted by position among themselves. Together they occupy the same ranks
+        // as in the sort by time.
         let positioned = |index: &u32| {
             let call = &calls[*index as usize];
             call.position().filter(|_| call.kind.is_multicast())

@@ -19,7 +19,8 @@ pub enum Rule {
     /// A stale read is answered from a prefix of its group's order. The prefix contains the requested position, and no
     /// command that was submitted after the answer.
     Prefix,
-    /// Positions are unique, rise with the order of effects, and are above those that the session had observed.
+    /// Positions of multicast calls are unique, rise with the order of effects, and are later than those that the
+    /// session had observed. A read is not answered at an earlier position than its kind permits.
     Position,
 }
 

@@ -7,7 +7,7 @@
 //! - A read that may come next and whose reply is correct is placed at once. It changes nothing, and placing it later
 //!   could only be harder.
 //! - A command of unknown outcome is placed only if the calls right after it need it; otherwise it could come later as
-//!   well. A command that changes nothing is omitted. The latest commands are tried first.
+//!   well. It is omitted if it changes nothing. The search tries the latest of such commands first.
 //!
 //! Consecutive commands of unknown outcome form a *row*. A long row rarely explains anything. The search therefore
 //! tries rows of one command first, and longer rows, up to a limit, only if these lead to no order.
@@ -56,11 +56,11 @@ pub(super) struct Search<'a, M: Model> {
     states: Vec<M::State>,
     frames: Vec<Frame<M::State>>,
     memo: Memo<M::State>,
-    /// Commands of unknown outcome since the last call of another kind.
+    /// Commands of unknown outcome that were placed after the last other call.
     row: Vec<u32>,
     /// Maximum length of the current row.
     allowed: u32,
-    /// `true` if the limit prevented a longer row from here, or from the beginning of this row.
+    /// `true` if `allowed` prevented a longer row in this configuration or in one that extends its row.
     is_cut: bool,
     /// Maximum length of any row.
     limit: u32,

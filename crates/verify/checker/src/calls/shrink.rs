@@ -3,7 +3,7 @@
 //! Calls are not removed, because a removed call may be the one that explains another. They are weakened, which only
 //! permits more orders. First, every command that was answered after some time becomes one of unknown outcome, and
 //! every read that was answered after it is ignored. Then replies are dropped, then the knowledge that a command
-//! without a reply took effect, and last the time and the session of its submission. The calls that cannot be weakened
+//! without a reply took effect, and last the time and the process of its submission. The calls that cannot be weakened
 //! contradict the promise, whatever the other calls did.
 
 use super::call::Call;
@@ -175,7 +175,7 @@ impl<M: Model> Weakening<'_, M> {
         self.left > 0 && self.is_kept(calls, Terms::ALL) == Some(false)
     }
 
-    /// Weakens the calls that were answered after the first contradicting answers.
+    /// Weakens the calls that were answered after the earliest time at which the answers contradict the promise.
     fn end_early(&mut self) {
         let mut times: Vec<u64> = self.calls.iter().filter_map(Call::answered).collect();
         times.sort_unstable();
@@ -228,7 +228,7 @@ impl<M: Model> Weakening<'_, M> {
         needed
     }
 
-    /// Returns the indices of the commands whose time or session of submission matters.
+    /// Returns the indices of the commands of unknown outcome whose time or process of submission matters.
     fn bound(&mut self) -> Vec<usize> {
         self.left = ALL_STEPS;
         self.weaken_all(|call| call.outcome == Outcome::Unknown && call.kind == Kind::Command, forget_all)

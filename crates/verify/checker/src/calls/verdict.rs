@@ -7,8 +7,8 @@ use super::rule::Rule;
 /// The result for a history of calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The promise is kept. Contains the numbers of the calls in an order that proves it. Calls of unknown outcome that
-    /// are not in it take no effect. Each stale read is at the end of its prefix.
+    /// The promise is kept. The value has the numbers of the calls in an order that proves this. Calls of unknown
+    /// outcome that are not in it take no effect. Each stale read is at the end of its prefix.
     Kept(Vec<usize>),
     /// The promise is broken: there is no such order.
     Violated(Counterexample),

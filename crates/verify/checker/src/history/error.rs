@@ -87,7 +87,7 @@ pub enum Fault {
         /// The reason why the value is wrong.
         reason: &'static str,
     },
-    /// A process records a message of another sender.
+    /// A process records the multicast or the broadcast of another process.
     #[error("`{event}` of a message of `{owner}`, recorded by `{process}`: only its sender records it")]
     NotItsOwn {
         /// The event.
@@ -131,7 +131,7 @@ pub enum Fault {
         /// The life that had ended.
         incarnation: u64,
     },
-    /// Two histories contain the same life of a process.
+    /// Two files contain the same life of a process.
     #[error(
         "`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`; leave out files that are copies"
     )]

@@ -1,10 +1,10 @@
 //! Determines the order of a process's lives if they are in several files.
 //!
 //! The number of a life names it, but does not order it: producers without a persistent counter use the calendar time,
-//! which may be set back between two lives. If all lives are on one clock, their times order them, because that clock
-//! never decreases. Numbers order lives only within one file, where they may not decrease, and in files without a
-//! clock, which have no other information about the order. Lives on different clocks have the order of the files, if
-//! the caller states that the files are in order. Otherwise they have no order.
+//! which may be set back between two lives. If the caller states that the files are in order, lives have the order of
+//! the files. Otherwise, if all lives are on one clock, their times order them, because that clock never decreases.
+//! Numbers order lives only within one file, where they may not decrease, and in files without a clock, which have no
+//! other information about the order. Without the caller's statement, lives on different clocks have no order.
 
 use std::collections::BTreeMap;
 

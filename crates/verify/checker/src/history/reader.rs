@@ -14,8 +14,8 @@ use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
 /// The beginning of the first line, as this crate writes it.
 const BEGIN: &[u8] = b"{\"e\":\"cluster\"";
 
-/// A reader of one history file, one event at a time. Its memory grows with the processes and lives in the file, but
-/// not with their events.
+/// A reader of one history file, one event at a time. Its memory grows with the number of processes and of their lives,
+/// but not with the number of events.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -230,8 +230,8 @@ struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// Checks that neither the time nor the life of the event's process decreases, and that no event follows a crash in
-    /// the same life. `began` is the time at which the process began to record.
+    /// Checks that neither the time nor the life of the event's process decreases, and that only a further `crash`
+    /// follows a crash in the same life. `began` is the time at which the process began to record.
     fn take_in(&mut self, event: &Event, began: Option<u64>, cluster: &Cluster) -> Result<(), Fault> {
         let (index, Event { t, process, incarnation, .. }) = (event.process.index(), *event);
         if self.seen.len() <= index {

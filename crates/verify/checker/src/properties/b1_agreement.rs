@@ -1,5 +1,5 @@
 //! B1 agreement: no two correct processes deliver different payloads for the same (sender, index). If a sender was
-//! removed, its stream ends at the same index for all processes.
+//! removed, its stream ends at the same index for all remaining processes.
 
 use std::collections::BTreeMap;
 

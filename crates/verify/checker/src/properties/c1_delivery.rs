@@ -1,4 +1,4 @@
-//! C1 delivery: every message arrives once, in the order sent, complete, on its connection. In a complete history
+//! C1 delivery: messages arrive at most once, in the order sent, complete, on their connection. In a complete history
 //! without errors of the fabric, every message arrives.
 
 use super::NO_CHANNELS;

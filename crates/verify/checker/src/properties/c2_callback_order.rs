@@ -1,5 +1,6 @@
 //! C2 callback order: completed writes are reported, and received messages are handed over, in the order of the
-//! operations, whatever the order of completions is. In a complete history, every undisturbed write is reported.
+//! operations, whatever the order of completions is. In a complete history, every write is reported, except on a
+//! connection that failed or was disturbed.
 
 use super::NO_CHANNELS;
 use crate::channels::Channels;

@@ -12,8 +12,8 @@
 //! - *Its group's state*: each delivery up to `from` was made by some process of the group. This is checked in a
 //!   complete history. If all times are from one clock, the recorded deliveries up to `from` must precede the rejoin.
 //!
-//! The first three rules follow from M1 and M5 if another process recorded a contradicting delivery. Here, a state from
-//! a snapshot counts, too. M2 and M9 require that the process delivers the later messages.
+//! The first three rules follow from M1 and M5 if another process recorded a contradicting delivery. M11 also covers
+//! the messages that the process received in a snapshot. M2 and M9 require that it delivers the later messages.
 
 use crate::ids::{Group, Process};
 use crate::log::Life;
@@ -134,7 +134,7 @@ impl<'a> Delivered<'a> {
         })
     }
 
-    /// Returns a violation if the state contains deliveries that no member of the group made.
+    /// Returns a violation if the state contains deliveries that no member of the group made, or had made by then.
     fn foreign_state(&self, back: &Return<'_>) -> Option<Verdict> {
         let recovered = back.life.recovered?;
         let group = self.view.cluster.group_of(back.process)?;
@@ -166,7 +166,7 @@ impl<'a> Delivered<'a> {
         Some(self.begin(back, summary).delivery(delivery).violated())
     }
 
-    /// Returns a violation if another member delivered the message of `delivery` under another number, or delivered
+    /// Returns a violation if some member delivered the message of `delivery` under another number, or delivered
     /// another message under the number of `delivery`.
     fn contradicted(&self, back: &Return<'_>, delivery: u32) -> Option<Verdict> {
         let log = self.view.log;

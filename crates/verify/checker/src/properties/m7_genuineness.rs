@@ -55,8 +55,8 @@ impl Genuineness {
     }
 }
 
-/// Returns the process of the two that is neither the sender nor a destination of the message. A message that was never
-/// multicast has no participants.
+/// Returns the process of the two that is neither the sender nor a destination of the message. A message without a
+/// recorded multicast has no participants, unless it is an entry of a group.
 fn stranger(message: &Message, by: Process, to: Process, cluster: &Cluster) -> Option<Process> {
     let Some(sent) = &message.sent else {
         // An entry that was not delivered is known only to the members of its group.

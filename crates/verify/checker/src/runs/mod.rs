@@ -12,9 +12,9 @@
 //!
 //! A killed process records no end, so its last line is only a lower bound of its life. A life has certainly ended when
 //! the next life of its process begins. A life shows that it holds the state by `recover`, `deliver`, or an `epoch`
-//! with itself as leader. A process that is admitted to its group records `recover` at once. If a majority of a group
-//! has forgotten the state, the group admits no member. It begins from nothing when all its members are up and without
-//! memory.
+//! with itself as leader. A process that is admitted to its group records `recover` when it receives a state, or at its
+//! first delivery. If a majority of a group has forgotten the state, the group admits no member. It begins from nothing
+//! when all its members are up and without memory.
 //!
 //! # The rule
 //!

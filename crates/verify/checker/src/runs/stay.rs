@@ -7,8 +7,8 @@ use crate::log::{Delivery, Life, Log};
 /// A life of a member: all events that its process recorded under one number.
 pub(super) struct Stay<'a> {
     pub(super) start: &'a Start,
-    /// The events in the log. More than one entry if the process recovered under its old number, which the log counts
-    /// as a new life.
+    /// The events in the log. There are several entries if the process recovered under its old number, which the log
+    /// counts as a new life.
     pub(super) lives: Vec<&'a Life>,
 }
 

@@ -1,4 +1,4 @@
-//! For each property: a correct run, and the smallest change that violates exactly this property.
+//! Tests that a correct run violates no property, and that small changes to it violate the expected ones.
 
 use super::*;
 
@@ -23,8 +23,8 @@ fn copy(to: u8) -> Copied {
     Copied { to, out_psn: 50, from: 0, psn: FIRST + 1, reth: Some((0x1000 * u64::from(to) + 8, u32::from(to))) }
 }
 
-/// Returns a run in which rank 0 links ranks 1 and 2 and writes one message of two packets. The first packet has
-/// arrived.
+/// Returns a run in which rank 0 links ranks 1 and 2 and writes one message of two packets. The first packet is copied
+/// to both ranks, and rank 1 has executed it.
 fn begun() -> SetWatch {
     let mut watch = SetWatch::new(&[(FIRST, 50); 3]);
     watch.posted(0, &Posted { packets: 1, what: What::Link(vec![linked(1), linked(2)]) });

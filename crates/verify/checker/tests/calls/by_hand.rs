@@ -293,8 +293,8 @@ fn a_position_is_above_those_that_the_session_had_observed() {
     allowed(&[first.clone(), second(1, 40)]);
     forbidden(&[first.clone(), second(0, 40)], Rule::Position, &[0, 1]);
     forbidden(&[first.clone(), second(1, 40).observed(50)], Rule::Position, &[1]);
-    // A read at the leader may be answered at the same position.
     allowed(&[first.clone(), second(0, 50).ended(Outcome::Unknown)]);
+    // A read at the leader may be answered at the same position.
     let read = |time| call(0, (20, 30), "0", "get 0", "1").kind(Kind::Leader).at(time);
     allowed(&[first.clone(), read(50)]);
     forbidden(&[first, read(49)], Rule::Position, &[0, 1]);

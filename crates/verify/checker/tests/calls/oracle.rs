@@ -42,7 +42,8 @@ fn observed(calls: &[Call], call: &Call) -> Vec<Position> {
     earlier.flat_map(|c| c.observed.clone()).collect()
 }
 
-/// Returns whether `a` must come before `b` for a reason other than positions in their answers.
+/// Returns whether `a` must come before `b` because of real time, because of their session, or because the session of
+/// `b` had observed the position of `a`, or `b` requests it.
 fn must_precede(calls: &[Call], a: &Call, b: &Call) -> bool {
     let strict = !is_stale(a) && !is_stale(b);
     let real_time = in_time(a, b) && share_group(a, b) && (strict || is_stale(a) && b.kind == Kind::Command);
@@ -323,8 +324,9 @@ fn is_about_positions(calls: &[Call]) -> bool {
     calls.iter().any(|call| matches!(call.kind, Kind::After(_)) || !call.observed.is_empty() || is_stale(call))
 }
 
-/// Returns whether the calls of a counter-example contradict whatever the other calls did. For this, the outcome of all
-/// other calls becomes unknown. The observations that commands carry still count, and those that reads carry do not.
+/// Returns whether the calls of a counter-example contradict the promise, whatever the other calls did. For this, the
+/// outcome of all other calls becomes unknown. The observations that commands carry still count, and those that reads
+/// carry do not.
 fn is_enough(calls: &[Call], example: &[usize]) -> bool {
     let mut weaker = calls.to_vec();
     for (index, call) in weaker.iter_mut().enumerate() {

@@ -39,7 +39,7 @@ pub(crate) struct Config {
     pub(crate) keys: u64,
     /// Percentage of commands and ordered reads that are sent to several groups.
     pub(crate) several: u64,
-    /// Number of calls of unknown outcome per 1000 calls.
+    /// Number of calls of unknown outcome per 1000 calls other than local reads.
     pub(crate) unknown: u64,
     pub(crate) positions: bool,
     pub(crate) fault: Fault,
