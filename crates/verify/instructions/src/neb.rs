@@ -20,7 +20,7 @@ pub enum Role {
 
 const PROCESSES: u16 = 3;
 const PAYLOAD: [u8; 64] = [7; 64];
-/// Size of the window, as in `stentor bench neb`. One slot of it is used.
+/// Size of the window, as in `stentor bench neb`. One slot of it is in use at a time.
 const WINDOW: u32 = 64;
 /// Maximum number of rounds until a broadcast is delivered by all processes.
 const MOST_ROUNDS: u32 = 100;

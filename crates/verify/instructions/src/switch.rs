@@ -15,7 +15,7 @@ const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const GID: u16 = 3;
 const FIRST: u32 = 1;
 const LEASE: Duration = Duration::from_millis(100);
-/// Offset of the packet sequence number in an IPv4 packet, in bytes.
+/// The bytes of the packet sequence number in an IPv4 packet.
 const PSN_AT: std::ops::Range<usize> = 37..40;
 
 fn address(rank: u8) -> Ipv4Addr {
