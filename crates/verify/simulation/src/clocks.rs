@@ -2,11 +2,11 @@
 //!
 //! Every host has a wall clock with a skew, and a monotonic clock with a drift. In some runs, the wall clock of one
 //! host is off by more than the bound, by up to a year: either all the time, or after steps of the clock. This host
-//! belongs to a member of a group of three or more, so that a majority of the group disagrees with it. A group whose
-//! only host is wrong has a wrong time by the rules.
+//! belongs to a member of a group of three or more, so that a majority of the group disagrees with it. A smaller group
+//! has no such majority, so its time could be wrong.
 //!
 //! # Rules
-//! A final time is *physical* if it is close to the present, and not a count of messages. If most clocks are right, a
+//! A final time is *physical* if it follows a clock, and is not a mere count of messages. If most clocks are right, a
 //! physical time is
 //! - not later than the time of its delivery by the fastest right clock, and
 //! - not earlier than the time at which its message was multicast by the slowest right clock, minus the time that a

@@ -34,9 +34,9 @@ pub struct ForgetCounts {
     pub ended: u64,
     /// `true` if at some time no process remembered anything.
     pub forgot_all: bool,
-    /// Messages to ended histories and to survivors that some process delivered.
+    /// Messages to both ended histories and survivors that some process delivered.
     pub delivered_by_survivors: u64,
-    /// Messages to ended histories and to survivors that no process delivered.
+    /// Messages to both ended histories and survivors that no process delivered.
     pub delivered_by_nobody: u64,
     /// Outcomes of in-doubt messages at members.
     pub settlements: Settlements,

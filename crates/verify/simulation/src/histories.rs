@@ -6,7 +6,7 @@
 //! A group that is reset or founded anew begins a *history*. A history is identified by its origins ([`Origin`]), which
 //! contain the number of deliveries that it shares with the previous one. A delivery is *on* a history if the
 //! delivering member's history shares the delivery with that history. The *last* history of a group is that of its
-//! largest incarnation. A client multicasts to the history that it knows.
+//! largest incarnation since it last began from nothing. A client multicasts to the history that it knows.
 //!
 //! The actions of a member count for the history in which it is seen next. Its application may receive a state before
 //! the member itself has installed it, while the member is still seen in another history. The application's later
@@ -319,8 +319,8 @@ impl Histories {
         })
     }
 
-    /// Returns the numbers of messages to ended histories and to survivors that some process delivered, and that no
-    /// process delivered.
+    /// Counts the messages that were multicast to an ended history as well as to survivors. Returns the number of those
+    /// that some process delivered, and the number of those that none did.
     pub(crate) fn settled(&self) -> (u64, u64) {
         let last = self.last();
         let (mut delivered, mut dropped) = (0, 0);
@@ -475,7 +475,7 @@ fn is_violated(report: &Report, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// One group of three. Its last two members were reset to a history without deliveries of the previous one.
+    /// The history in which `MEMBER` is seen. Another member is seen in `LAST`, which keeps none of its deliveries.
     const ENDED: [Origin; 1] = [Origin { incarnation: Incarnation::FIRST, kept: 0 }];
     const LAST: [Origin; 1] = [Origin { incarnation: Incarnation { number: 2, tag: 5 }, kept: 0 }];
     const MEMBER: ProcessId = ProcessId(0);

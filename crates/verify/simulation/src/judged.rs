@@ -8,8 +8,8 @@ use crate::record::Record;
 
 /// A checker and, on request, a transcript of its events.
 ///
-/// The transcript contains the number of a label's first use instead of its text. If the text matters, a note is added
-/// to the event.
+/// The transcript contains the numbers of labels instead of their texts. Labels are numbered in the order of their
+/// first use. If the text matters, a note is added to the event.
 pub(crate) struct Judged {
     checker: Checker,
     transcript: Option<Transcript>,

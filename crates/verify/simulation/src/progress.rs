@@ -2,8 +2,8 @@
 //!
 //! A message is owed by all its destination groups if its client is up, if it was synced, or if any process delivered
 //! it. Messages of a crashed client that were neither synced nor delivered are no longer owed. The run is complete when
-//! nothing is owed, every member that is up has delivered as much as its group, and none is without memory. M2, M3 and
-//! M9 hold then.
+//! nothing is owed, no member is down or without memory, and every member has delivered as much as its group. M2, M3
+//! and M9 hold then.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ struct Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     messages: HashMap<MessageId, Message>,
-    /// Messages of each client that are not known to be delivered by any process.
+    /// Messages that each client has multicast since its last crash.
     open: Vec<Vec<MessageId>>,
     /// Number of pairs of an owed message and a group that has not delivered it.
     owed: usize,

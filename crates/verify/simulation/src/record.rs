@@ -56,7 +56,7 @@ impl Recorded {
         Recorded { trace, ..Recorded::default() }.with(transcripts, end, violated)
     }
 
-    /// Adds transcripts under other names. The last one also contains the end of the run.
+    /// Replaces the transcripts by others with these names. The last one also contains the end of the run.
     pub(crate) fn with<'a, const N: usize>(
         mut self,
         transcripts: [(&'static str, Option<Transcript>); N],

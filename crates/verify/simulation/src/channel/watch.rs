@@ -1,5 +1,5 @@
-//! A fabric that records the requests of an endpoint and their completions: credits, operations lent to the fabric,
-//! errors. It keeps its own counts, so that the run does not rely on those of the protocol.
+//! A fabric that observes the requests of an endpoint and their completions. It records credits, errors and the number
+//! of operations lent to the fabric, so that the run does not rely on the counts of the protocol.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};

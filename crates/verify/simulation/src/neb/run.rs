@@ -56,7 +56,7 @@ pub struct RunReport {
     pub writes: u64,
     /// The network's events with fan-out sets, if the run has any.
     pub sets: SetCounts,
-    /// Number of writes by a fan-out set that took a correct process too long.
+    /// Number of times that the fan-out set of a correct process became slow.
     pub slow_sets: u64,
     /// The lies of the Byzantine processes.
     pub told: Told,

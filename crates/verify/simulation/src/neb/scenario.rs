@@ -18,7 +18,7 @@ pub enum Profile {
     Signed,
     /// All processes must answer. At most one sender equivocates, and no process crashes.
     All,
-    /// All processes must answer. Some processes lie and crash, so not all broadcasts are delivered.
+    /// All processes must answer. If processes lie or crash, not all broadcasts need to be delivered.
     AllBroken,
     /// All processes must answer. One or two crash, lie or are only slow, and an operator removes them.
     Removal,
@@ -31,8 +31,8 @@ pub enum Severity {
     #[default]
     Usual,
     /// Three times as many and longer faults. Queue pairs break sooner. Writes are delayed more, and in half of the
-    /// runs they arrive in any order. Clocks jump, rings are smaller and timeouts shorter. Every liar performs nearly
-    /// every violation that its fault model permits.
+    /// runs they arrive in any order. Clocks jump. In some runs, rings are smaller and timeouts shorter. Every liar
+    /// performs nearly every violation that its fault model permits.
     Harsh,
 }
 

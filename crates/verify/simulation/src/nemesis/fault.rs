@@ -28,7 +28,7 @@ pub enum Fault {
         who: Target,
         /// Number of posts until the crash, at least 1.
         post: u64,
-        /// Time from the fault to the restart.
+        /// Time from the crash to the restart. `None`: it is restarted when all faults have stopped.
         back_after_ns: Option<u64>,
     },
     /// A client crashes right after its n-th write from now. Another process takes over its client id, or no process
@@ -38,7 +38,7 @@ pub enum Fault {
         client: ClientId,
         /// Number of writes until the crash, at least 1.
         write: u64,
-        /// Time from the crash until the next process takes over the id. `None`: never.
+        /// Time from the crash until the next process takes over the id. `None`: never, or when the faults stop.
         back_after_ns: Option<u64>,
     },
     /// All packets from a client, which is up, to the members of a group are lost. The other direction is unaffected.
@@ -131,7 +131,7 @@ pub enum Fault {
         /// The new leader.
         leader: ProcessId,
     },
-    /// The election changes the leader in every period, independently at each process.
+    /// In every period, the election reports a random leader, or none, to one random member of the group.
     Flap {
         /// The group.
         group: GroupId,
@@ -175,7 +175,7 @@ stentor_fabric_sim::counts! {
         member_restarts,
         /// Members that received their group's state while clients were sending.
         rejoins_under_load,
-        /// Clients that crashed after one of their writes.
+        /// Client processes that crashed, and those that the nemesis crashed because they had ended.
         client_crashes,
         /// Clients that crashed after a write and whose id no process took over.
         clients_gone,
@@ -187,15 +187,15 @@ stentor_fabric_sim::counts! {
         leaders_parted,
         /// Groups of which no member ran for some time.
         silent_groups,
-        /// Client processes that started while a group was silent.
+        /// Client processes that multicast their first message while a group was silent.
         clients_begun_beside_a_silent_group,
         /// Members that for some time received no packets from one client.
         late_links,
-        /// Bodies that a member had already received from another member when the client's own write arrived.
+        /// Bodies that a member held or had delivered already when the client's own write arrived.
         bodies_held_already,
         /// Credits that freed ring space but no slot.
         space_credits,
-        /// Messages that a client delayed because a ring was full.
+        /// Submissions that a client refused because a ring or a send queue was full.
         ring_waits,
         /// Leaders that received no packets: they continue to write, because no notification to stop reaches them.
         deaf_leaders,
@@ -218,7 +218,7 @@ stentor_fabric_sim::counts! {
         /// Processes that were stopped for so long that windows and rings fill up, while another process was stopped,
         /// too.
         several_stopped,
-        /// Members that another member expelled because they did not run.
+        /// Members that another member expelled because they freed nothing.
         members_expelled,
         /// Members that a client expelled.
         members_expelled_by_clients,
@@ -236,7 +236,7 @@ stentor_fabric_sim::counts! {
         clients_told_of_resets,
         /// Members that did not run while other members of their group lost their memory.
         survivors_silent,
-        /// Faults that were omitted because too many members would have been down at once.
+        /// Faults that were omitted because too many members would have been down or stopped at once.
         beyond_the_budget,
     }
 }

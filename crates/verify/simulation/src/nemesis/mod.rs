@@ -2,10 +2,10 @@
 //! by a budget.
 //!
 //! In each group, at most f = ⌊(n − 1)/2⌋ members are down or without memory at once. A crash that would exceed this is
-//! omitted and counted. Only the losses of memory in profile [`Profile::Forgets`] exceed it. Partitions, stalls and
-//! elections have no budget, because they must never violate a property. When the faults stop, all links heal, all
-//! processes restart except clients whose ids no process takes over, and the election names one final leader of each
-//! group.
+//! omitted and counted, and so is a [`Fault::Stop`] that would stop more members of a group. Only the losses of memory
+//! in profile [`Profile::Forgets`] exceed it. Partitions, stalls and elections have no budget, because they must never
+//! violate a property. When the faults stop, all links heal, all processes restart except clients whose ids no process
+//! takes over, and the election names one final leader of each group.
 //!
 //! The election reports whatever the nemesis wants. After a crash it names another leader after some time, as a real
 //! election would. It also suspects leaders that are up, names processes that are down, and changes its choice. A
@@ -75,13 +75,13 @@ enum Act {
 /// The nemesis's view of a process.
 struct Victim {
     health: Health,
-    /// Time from a crash at a post to the restart.
+    /// Time from the next crash to the restart.
     back_after_ns: Option<u64>,
     /// The earliest time of a restart, in nanoseconds.
     absent_until_ns: u64,
     /// Time until which the process receives no packets, in nanoseconds.
     deaf_until_ns: u64,
-    /// Time until which the process does not run, in nanoseconds.
+    /// Time until which the process is stopped by a [`Fault::Stop`], in nanoseconds.
     stopped_until_ns: u64,
     /// `true` if a crash at a post is scheduled.
     at_post: bool,

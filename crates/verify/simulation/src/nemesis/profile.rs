@@ -22,7 +22,7 @@ pub enum Profile {
     /// Members crash and restart while clients fill their windows. The state of the leader then arrives later than the
     /// entries of its stream.
     Rejoins,
-    /// The faults of `Rejoins`, with applications whose states are many times as large as a ring.
+    /// The faults of `Rejoins`, hand-overs and stalls, with applications whose states are larger than a control ring.
     States,
     /// Members and clients are stopped for so long that windows and rings fill up, several of them at a time, but only
     /// a minority of each group.

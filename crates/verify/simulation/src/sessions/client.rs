@@ -87,7 +87,7 @@ pub(super) struct ClientActor {
     next_to: Option<Vec<GroupId>>,
     not_before_ns: u64,
     next_look_ns: u64,
-    /// Number of refusals by a full table since the session was last opened or widened.
+    /// Number of refusals by a full table since the session was last opened, taken up or widened.
     pub(super) full: u32,
     /// Time until which the client does not ask a table for room again, in nanoseconds.
     pub(super) rests_until_ns: u64,
