@@ -203,7 +203,7 @@ impl StateMachine for Nothing {
     }
 }
 
-/// A node closes its control socket first. What follows takes long here: the program keeps the node for a while.
+/// A node closes its control socket before it frees its name. The program keeps the node for a second in between.
 #[test]
 fn stop_waits_until_the_name_of_the_node_is_free() {
     let (scratch, id) = (Scratch::new(), std::process::id());
