@@ -31,7 +31,7 @@ pub struct PeerAddress(pub(crate) sys::fi_addr_t);
 
 /// An endpoint with its address vector and its completion queue.
 pub struct Endpoint {
-    // Fields are dropped in this order: objects to which others are bound come last.
+    // `drop` closes the fields in this order, because the endpoint is bound to the objects after it.
     raw: ManuallyDrop<Fid<sys::fid_ep>>,
     addresses: ManuallyDrop<Fid<sys::fid_av>>,
     queue: ManuallyDrop<CompletionQueue>,
@@ -83,6 +83,7 @@ impl Endpoint {
         let _making = Making::begin(domain.info())?;
         let queue = CompletionQueue::new(domain, entries, waits)?;
         let addresses = open_addresses(domain).map_err(failed("an address vector"))?;
+        let mut counter = Counter::new(domain).ok().filter(|_| domain.info().counts_writes());
         let mut raw = ptr::null_mut();
         // SAFETY: a live libfabric object has a valid function table.
         let open = unsafe { (*(*domain.raw()).ops).endpoint };
@@ -91,16 +92,16 @@ impl Endpoint {
         let returned = unsafe { open(domain.raw(), domain.info().raw(), &raw mut raw, ptr::null_mut()) };
         // SAFETY: `fid_ep` begins with a `fid`, and the object was just created.
         let raw: Fid<sys::fid_ep> = unsafe { Fid::new(returned, raw) }.map_err(failed("an endpoint"))?;
-        // SAFETY: queue and address vector are closed after the endpoint, by the order of fields.
+        // SAFETY: queue, address vector and counter are closed after the endpoint: by `drop`, and after an error below
+        // because they were declared before it.
         unsafe { raw.bind(queue.fid(), bit::SEND | bit::RECV) }
             .map_err(failed("an endpoint with a completion queue"))?;
         // SAFETY: as above.
         unsafe { raw.bind(&addresses, 0) }.map_err(failed("an endpoint with an address vector"))?;
-        let counter = Counter::new(domain).ok().filter(|_| domain.info().counts_writes()).filter(|counter| {
-            // SAFETY: the counter is closed after the endpoint. If the provider cannot count writes, the endpoint has
-            // no counter.
-            unsafe { raw.bind(counter.fid(), bit::REMOTE_WRITE) }.is_ok()
-        });
+        // SAFETY: as above.
+        let refused = |counter: &mut Counter| unsafe { raw.bind(counter.fid(), bit::REMOTE_WRITE) }.is_err();
+        // If the provider cannot count writes, the endpoint has no counter.
+        drop(counter.take_if(refused));
         // SAFETY: this command has no argument.
         unsafe { raw.control(sys::FI_ENABLE as i32, ptr::null_mut()) }.map_err(failed("an enabled endpoint"))?;
         // SAFETY: the endpoint is live and enabled, and its tables do not change any more.
