@@ -18,7 +18,8 @@ use compare_measure::{
 };
 use rusteron_client::{Aeron, AeronFragmentClosureAssembler, AeronHeader, AeronSubscription, Handlers};
 
-/// Maximum time that a process waits for a connection, or for a message outside round trips.
+/// Maximum time that a process waits for the media driver, for a connection in round trips, or for a message outside
+/// round trips. A sender waits for a subscription without a limit.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of fragments that one poll handles.
 const FRAGMENTS: usize = 64;
@@ -32,9 +33,10 @@ struct Arguments {
     driver: String,
 }
 
-/// The messages that a subscription has received.
+/// The times at which a subscription has received messages.
 struct Got {
     delivered: Times,
+    /// The length that every message must have.
     bytes: usize,
     /// The length of the last message that had a wrong length.
     wrong: Option<usize>,
@@ -119,7 +121,7 @@ fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bo
         while sent.count() < may {
             sent.push(now());
             if !offer(&payload)? {
-                // The log is full, or no subscription is connected yet.
+                // The log is full or changes to its next term, or no subscription is connected yet.
                 sent.pop();
                 break;
             }

@@ -126,7 +126,7 @@ pub enum ConnectError {
     Refused {
         /// The peer.
         peer: ProcessId,
-        /// The reason, and the remedy.
+        /// The reason, with the remedy if there is one.
         reason: String,
     },
     /// The pair (peer, service) is in use.

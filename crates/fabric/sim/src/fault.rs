@@ -41,8 +41,8 @@ pub enum Fault {
         /// Duration, in nanoseconds.
         for_ns: u64,
     },
-    /// The network forgets all sets. At random, it also drops the copies in flight. The members of a set are notified
-    /// and join again.
+    /// The network forgets all sets and, with a probability of one half, drops all copies in flight. The members of a
+    /// set are notified and join again.
     SetsBreak,
     /// The network holds all messages between the processes of `side` and all other processes.
     Partition {

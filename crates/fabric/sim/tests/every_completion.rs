@@ -58,7 +58,7 @@ impl Writer {
         self.fabric.post(self.qp, WorkRequest { id: word, verb, signalled })
     }
 
-    /// Polls until there are completions.
+    /// Polls until there are completions, at most 1000 times. Returns none if none arrive.
     fn poll(&mut self) -> Vec<Completion> {
         for _ in 0..1000 {
             self.bed.world.advance(300);

@@ -24,8 +24,8 @@ pub trait FabricDiagnostics: Fabric {
     /// Returns whether a peer is connected.
     fn sees(&self, peer: ProcessId) -> bool;
 
-    /// Returns whether the system has reported the death of a peer's process that was connected, and no other process
-    /// has replaced it since. Silence is not a death.
+    /// Returns whether the system has reported that a peer's process, which was connected, ended or closed its
+    /// connection, and no process has connected in its place since. Silence does not count.
     fn has_died(&self, peer: ProcessId) -> bool;
 
     /// Returns the pid of a peer's process in this system, or `None` if it is not known.

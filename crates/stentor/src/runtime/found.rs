@@ -38,9 +38,9 @@ fn named(source: &Source, name: &str, process: ProcessId) -> Vec<Found> {
     Running::find(&source.cluster, name).into_iter().map(judge).collect()
 }
 
-/// Returns an error if a process with this name was started on this host from another file that has one of this
-/// configuration's addresses. The lock refuses a second start from the same file. `note` receives a message about any
-/// other process with this name in a cluster of this name.
+/// Returns an error if a process with this name in a cluster of this name was started on this host from another file
+/// that has one of this configuration's addresses. The lock refuses a second start from the same file. `note` receives
+/// a message about any other such process from another file.
 ///
 /// # Errors
 /// Returns [`StartError::Fabric`], which describes that process.

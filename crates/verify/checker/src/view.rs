@@ -19,7 +19,7 @@ pub(crate) struct View<'a> {
     pub(crate) slots: &'a Slots,
     pub(crate) records: &'a Records<'a>,
     pub(crate) complete: bool,
-    /// Groups that represent ended histories.
+    /// The artificial groups. Each stands for a history of a group's state that has ended (see `histories`).
     pub(crate) ended: GroupSet,
     /// Names of the inputs. The slice is empty if events were passed one by one.
     pub(crate) sources: &'a [String],

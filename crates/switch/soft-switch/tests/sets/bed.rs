@@ -33,7 +33,7 @@ pub(crate) struct Bed {
     pub(crate) stopped: Vec<ProcessId>,
     /// Completed writes of process 0 to its set: id and status.
     pub(crate) done: Vec<(u64, Status)>,
-    /// Number of times that a set broke. A broken set is reset at once.
+    /// Number of times that a set broke, counted at each of its processes. A broken set is reset at once.
     pub(crate) breaks: usize,
     addresses: Vec<Option<SocketAddr>>,
     settings: Settings,

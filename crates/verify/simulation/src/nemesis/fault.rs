@@ -230,7 +230,7 @@ stentor_fabric_sim::counts! {
         flaps,
         /// Leaders that were changed on request.
         hand_overs,
-        /// Processes that lost their memory, independent of how many other processes had lost their memory.
+        /// Processes that the nemesis crashed without regard to the budget of failures, so that they lost their memory.
         memories_lost,
         /// Clients that ended because a group had begun anew.
         clients_told_of_resets,

@@ -55,7 +55,7 @@ fn message_is_over(context: &Context, member: &Member, replica: &Replica, messag
         // Only the leader of the promised ballot counts the members that have installed it.
         PeerMessage::Installed { ballot } => *ballot < replica.promised(),
         PeerMessage::Refuse { promised, .. } => *promised <= replica.known(replica.group()),
-        // A member answers an announcement of a smaller ballot than it knows. Removing the announcement has the same
+        // A member may answer an announcement of a smaller ballot than it knows. Removing the announcement has the same
         // effect as losing that answer.
         PeerMessage::Announce { group, ballot, .. } => *ballot < replica.known(*group),
         PeerMessage::Decided { message: MessageRef { client, sequence }, .. } => {

@@ -173,7 +173,7 @@ impl Shared {
         written.map_err(|error| Failure::cannot_write(Path::new(&self.name), &error))
     }
 
-    /// Keeps the first failure of a thread, which ends the process.
+    /// Keeps the first failure of all threads. A failure ends the process.
     fn note(&self, ended: Result<(), Failure>) {
         if let Err(failure) = ended {
             lock(&self.failure).get_or_insert(failure);
