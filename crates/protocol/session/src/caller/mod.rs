@@ -241,8 +241,7 @@ impl Caller {
         self.id
     }
 
-    /// Returns the generation of this process. It is 0 before the session is opened. After [`resume`](Caller::resume)
-    /// it is the last known generation until the session is taken up.
+    /// Returns this process's generation: 0 before the opening, and after [`resume`](Caller::resume) the last known one.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation
