@@ -141,7 +141,7 @@ fn asking_a_stopped_process_with_a_full_queue_times_out() {
     }
     let (asked, answered) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let answer = ask_within(&[path.clone()], &Question::Show, Duration::from_millis(100));
+        let answer = ask_within(std::slice::from_ref(&path), &Question::Show, Duration::from_millis(100));
         asked.send((answer, is_listened_to(&path))).unwrap();
     });
     let (answer, is_there) = answered.recv_timeout(Duration::from_secs(20)).expect("no call waits for ever");
