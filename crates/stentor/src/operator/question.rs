@@ -140,7 +140,8 @@ pub enum Answer {
 
 impl Asks for Question {
     type Answer = Answer;
-    const LONGEST: u64 = 4096;
+    /// In a cluster of the largest size, a status may name thousands of members and 256 groups.
+    const LONGEST: u64 = 1 << 20;
 
     fn refuse(why: String) -> Answer {
         Answer::Refused(why)

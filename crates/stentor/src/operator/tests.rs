@@ -45,6 +45,16 @@ fn questions_are_answered_and_nonsense_is_refused() {
 }
 
 #[test]
+fn status_of_the_largest_cluster_arrives() {
+    // All processes, with names of 24 bytes in quotation marks, and an entry for each of 256 groups.
+    let long = Answer::Refused("x".repeat(256 * 64 * (24 + 3) + 256 * 200));
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let answering = std::thread::spawn(move || send(&theirs, &long).map(|()| long));
+    let heard: Answer = receive(&ours, Question::LONGEST).unwrap();
+    assert_eq!(heard, answering.join().unwrap().unwrap());
+}
+
+#[test]
 fn a_question_is_withdrawn_when_its_asker_hangs_up() {
     let place = TempDir::new();
     let control: Control<Question> = Control::listen(&Beside::from(place.join("x.ctl")), || {}).unwrap();
