@@ -66,11 +66,12 @@ impl Failure {
 
     /// Returns a failure for a file that cannot be written.
     pub fn cannot_write(path: &Path, error: &std::io::Error) -> Self {
-        Failure::usage(
-            format_args!("cannot write: {error}"),
-            path.display(),
-            OsError::remedy_for(error).unwrap_or("name a place that this user may write to"),
-        )
+        let usual = match error.kind() {
+            ErrorKind::NotFound => "make its directory first, or name another place",
+            _ => "name a place that this user may write to",
+        };
+        let remedy = OsError::remedy_for(error).unwrap_or(usual);
+        Failure::usage(format_args!("cannot write: {error}"), path.display(), remedy)
     }
 
     /// Returns a failure for a new file of kind `what` that cannot be created. Existing files are never overwritten.

@@ -142,7 +142,11 @@ fn unsupported_capture_is_refused_before_the_start() {
             run(command.iter().copied().chain(["-q", "--fabric", fabric, "--pcap", file])).refused(parts);
         };
         refused("shm", &path("run.pcap"), &["on shared memory", "--fabric roce"]);
-        refused("roce", &path("no/such/run.pcap"), &["cannot write", "No such file or directory"]);
+        refused(
+            "roce",
+            &path("no/such/run.pcap"),
+            &["cannot write", "No such file or directory", "make its directory first"],
+        );
         refused("roce", "/dev/full", &["cannot write to one pipe or device", "/dev/full"]);
         refused("roce", "..", &["needs a file name"]);
     }
