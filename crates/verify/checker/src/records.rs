@@ -25,7 +25,7 @@ pub(crate) struct Given {
 
 /// Number of low bits of a sequence number that count the messages of one life of a client. A reader can only assume
 /// that sequence numbers with different upper bits are of different lives.
-const LIFE_BITS: u32 = 32;
+const LIFE_BITS: u32 = 36;
 
 /// The completeness of the given records.
 #[derive(Debug)]
