@@ -195,7 +195,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "mutation testing of protocols, checker, wire and switch: the crate's tests catch 95 % of a sample of one mutant in 20",
         run: crate::mutants::step,
     },
-    Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
+    Step { name: "roce-fuzz-long", what: "two hours of mutated packets and an adversary", run: roce_fuzz },
 ];
 
 /// Runs a model check with its large configurations.
