@@ -1,4 +1,4 @@
-//! The mutants of the protocol, each with the property that it breaks (`docs/guarantees.md` lists M1 to M9). They are
+//! The mutants of the protocol, each with the property that it breaks (`docs/guarantees.md` lists M1 to M12). They are
 //! compiled in only with the feature `plants`.
 
 pub(crate) use stentor_fabric::mutant;

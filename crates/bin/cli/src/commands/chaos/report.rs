@@ -211,11 +211,12 @@ impl Human for RunReport {
             let _ = writeln!(text, "\n{} {example}", style.bad("counter-example"));
         }
         if let Some(history) = &self.history {
-            let _ = writeln!(
-                text,
-                "\nthe files of the run are in {0}; to check them again: stentor check {0}/*.jsonl",
-                history.display()
-            );
+            let _ = write!(text, "\nthe files of the run are in {}", history.display());
+            // Only this command judges the records of a service.
+            if self.service.is_none() {
+                let _ = write!(text, "; to check them again: stentor check {}/*.jsonl", history.display());
+            }
+            text += "\n";
         }
         let _ = writeln!(text, "\nto inject the same faults again: {}", self.repeat);
         text
