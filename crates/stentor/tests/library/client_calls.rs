@@ -135,6 +135,7 @@ fn a_wait_that_ends_before_the_call_is_sent_says_so() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_call_before_the_last_handle_drops_is_applied() {
     let running = Running::new("calls-last");
     let group = running.group("g1");

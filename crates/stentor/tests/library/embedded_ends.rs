@@ -214,6 +214,7 @@ fn node_starts_over(name: &str, fabric: FabricKind, net: u8) {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_client_survives_the_restart_of_its_node_after_a_panic() {
     node_starts_over("over-shm", FabricKind::Shm, 16);
 }
@@ -296,6 +297,7 @@ fn ends_a_sleep(ask: impl Fn()) {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_call_wakes_an_idle_node() {
     let pair = Pair::new("wakes", 1);
     let (group, client) = (pair.group("g1"), pair.nodes[0].client().connect().expect("it connects"));

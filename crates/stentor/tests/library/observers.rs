@@ -279,6 +279,7 @@ fn an_observer_survives_leader_changes_and_the_end_of_its_member() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn an_observer_behind_the_journal_gets_a_state_or_an_error() {
     let stage = Stage::new("behind", FabricKind::Shm, 1);
     let member = stage.follower();

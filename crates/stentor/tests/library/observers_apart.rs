@@ -326,6 +326,7 @@ fn a_stopped_observer_delays_nobody_and_resumes() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn an_observer_of_a_killed_member_resumes_at_another_one() {
     let mut stage = Stage::new(8, 2000);
     let _observers = [stage.observer(false), stage.observer(false)];
