@@ -93,8 +93,8 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// Encodes text as a length of 16 bits and that number of bytes. A longer text is cut. Decoding rejects control characters, because text of a
-/// peer is printed on terminals.
+/// Encodes text as a length of 16 bits and that number of bytes. A longer text is cut. Decoding rejects control
+/// characters, because text of a peer is printed on terminals.
 impl Field for String {
     fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
         let mut length = self.len().min(u16::MAX.into());
