@@ -77,22 +77,23 @@ fn measure<F: Fabric>(plan: &ClusterRuntime, make: impl Fn(ProcessId) -> Member<
     used
 }
 
-/// Asserts that the median of three members uses at most a hundredth of a processor, and that no heartbeat is late.
+/// Asserts that members use at most a hundredth of a processor, and that no heartbeat is late.
 ///
-/// Other programs that share caches and memory with the members only add to the members' time. So one of three runs
-/// within the bound suffices.
+/// A run counts with the median of its three members, and the median of three runs is compared. The third run is left
+/// out if the first two agree.
 fn assert_cheap<F: Fabric>(plan: &ClusterRuntime, make: impl Fn(ProcessId) -> Member<F> + Sync) {
-    let mut runs = Vec::new();
-    while runs.len() < 3 {
-        runs.push(measure(plan, &make));
-        let used = &runs[runs.len() - 1];
+    let (mut cheap, mut costly) = (0, Vec::new());
+    while cheap < 2 {
+        let used = measure(plan, &make);
         let patience = plan.config().election_times().min;
         assert!(used.iter().all(|used| used.silence < patience), "a heartbeat was late: {used:?}");
         if used[1].permille <= 10.0 {
-            return;
+            cheap += 1;
+        } else {
+            costly.push(used);
         }
+        assert!(costly.len() < 2, "thousandths of a processor: {costly:?}");
     }
-    panic!("thousandths of a processor: {runs:?}");
 }
 
 #[test]
