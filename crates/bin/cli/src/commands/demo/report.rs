@@ -73,17 +73,6 @@ fn is_good(property: &str, verdict: &str, killed: bool) -> bool {
     verdict == "ok" || (verdict == "not_checked" && !killed && OF_FAILURES.contains(&property))
 }
 
-/// Returns the line about refused inputs. `ok` is `true` if the demonstration is a success.
-fn of_refused(inputs: u64, killed: bool, ok: bool) -> String {
-    let inputs =
-        format!("{} of peers {} refused", counted(inputs, "input", "inputs"), if inputs == 1 { "was" } else { "were" });
-    match (killed, ok) {
-        (true, _) => format!("{inputs}: a peer wrote them after this process had replaced the connection"),
-        (false, true) => format!("{inputs}, and repeated: all messages were delivered"),
-        (false, false) => inputs,
-    }
-}
-
 impl DemoReport {
     pub(super) fn new(
         plan: &ClusterRuntime,
@@ -115,9 +104,9 @@ impl DemoReport {
         let windowed = &sent.windowed;
         let killed = sent.crash.is_some();
         DemoReport {
-            // Refused inputs are no failure: correct peers cause them, too, and repeat them. If one is lost, liveness
-            // (M9) is violated.
-            ok: sent.crash.is_none_or(|crash| crash.back > 0 && outcome.outage.is_some())
+            // Writes of a process from before it was killed may be refused afterwards.
+            ok: (rejected == 0 || killed)
+                && sent.crash.is_none_or(|crash| crash.back > 0 && outcome.outage.is_some())
                 && properties.iter().all(|(name, verdict)| is_good(name, verdict, killed)),
             properties,
             counter_example: report.counter_example.clone(),
@@ -219,28 +208,18 @@ impl Human for DemoReport {
         };
         text += &verdict_lines(&self.properties, style);
         if self.rejected > 0 {
-            let _ = writeln!(text, "\n{}", of_refused(self.rejected, self.killed.is_some(), self.ok));
+            let inputs = format!("{} inputs of peers were refused", self.rejected);
+            let _ = match &self.killed {
+                Some(_) => {
+                    writeln!(text, "\n{inputs}: a peer wrote them after this process had replaced the connection")
+                }
+                None => writeln!(text, "{}: {inputs}", style.bad("failed")),
+            };
         }
         if let Some(example) = &self.counter_example {
             let _ = writeln!(text, "\n{} {example}", style.bad("counter-example"));
         }
         let _ = writeln!(text, "\nhistory: {0}; again: stentor check {0}/*.jsonl", self.history.display());
         text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refused_inputs_that_peers_have_repeated_are_no_failure() {
-        assert_eq!(
-            of_refused(2, false, true),
-            "2 inputs of peers were refused, and repeated: all messages were delivered"
-        );
-        assert_eq!(of_refused(1, false, false), "1 input of peers was refused");
-        let late = "2 inputs of peers were refused: a peer wrote them after this process had replaced the connection";
-        assert_eq!(of_refused(2, true, true), late);
     }
 }
