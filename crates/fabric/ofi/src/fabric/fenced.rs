@@ -14,42 +14,37 @@ use stentor_fabric::ProcessId;
 /// before so many others arrive.
 const MAX_KEYS: usize = 4096;
 
-#[derive(Debug, Default)]
-struct Keys {
-    all: HashSet<u64>,
-    /// The same keys, the oldest first.
-    order: VecDeque<u64>,
-}
-
 /// The fenced keys of all peers.
 #[derive(Debug, Default)]
 pub(super) struct Fenced {
-    peers: HashMap<ProcessId, Keys>,
+    all: HashSet<(ProcessId, u64)>,
+    /// The keys of `all` by peer, each list from the oldest to the newest.
+    orders: HashMap<ProcessId, VecDeque<u64>>,
 }
 
 impl Fenced {
     #[inline]
     pub(super) fn contains(&self, peer: ProcessId, key: u64) -> bool {
-        self.peers.get(&peer).is_some_and(|keys| keys.all.contains(&key))
+        self.all.contains(&(peer, key))
     }
 
     pub(super) fn add(&mut self, peer: ProcessId, key: u64) {
-        let Keys { all, order } = self.peers.entry(peer).or_default();
-        if all.insert(key) {
-            order.push_back(key);
+        if !self.all.insert((peer, key)) {
+            return;
         }
+        let order = self.orders.entry(peer).or_default();
+        order.push_back(key);
         if order.len() > MAX_KEYS
             && let Some(oldest) = order.pop_front()
         {
-            all.remove(&oldest);
+            self.all.remove(&(peer, oldest));
         }
     }
 
     /// Removes a key that the peer has granted again. Returns whether it was fenced.
     pub(super) fn remove(&mut self, peer: ProcessId, key: u64) -> bool {
-        let Some(Keys { all, order }) = self.peers.get_mut(&peer) else { return false };
-        let removed = all.remove(&key);
-        if removed {
+        let removed = self.all.remove(&(peer, key));
+        if removed && let Some(order) = self.orders.get_mut(&peer) {
             order.retain(|other| *other != key);
         }
         removed
@@ -88,8 +83,7 @@ mod tests {
         for key in 0..2 * MAX_KEYS as u64 {
             fenced.add(A, key);
         }
-        let keys = &fenced.peers[&A];
-        assert_eq!((keys.all.len(), keys.order.len()), (MAX_KEYS, MAX_KEYS));
+        assert_eq!((fenced.all.len(), fenced.orders[&A].len()), (MAX_KEYS + 1, MAX_KEYS));
         assert!(fenced.contains(B, 0) && fenced.contains(A, 2 * MAX_KEYS as u64 - 1) && !fenced.contains(A, 0));
     }
 }
