@@ -212,8 +212,8 @@ impl Registry {
         let looks = now >= self.looked + ns(LOOK);
         if looks {
             self.looked = now;
+            self.let_rest(now, switch);
         }
-        self.let_rest(now, switch);
         let numbers: Vec<u16> = self.groups.keys().copied().collect();
         for number in numbers {
             let Some(group) = self.groups.get_mut(&number) else { continue };
