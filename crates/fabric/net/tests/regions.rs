@@ -139,6 +139,15 @@ impl Device for Fences {
     fn woken(&mut self, _: &[u64], _: bool) {}
 }
 
+/// Returns a fabric with a region that is granted.
+fn granted() -> (NetFabric<Fences>, RegionId) {
+    let net = NetConfig::new("regions", ME, vec![Some((Ipv4Addr::LOCALHOST, 0).into())]);
+    let mut fabric = NetFabric::<Fences>::start(net, ()).unwrap();
+    let region = fabric.register(RegionSpec { purpose: Purpose(1), writer: ME, bytes: 64 }).unwrap();
+    fabric.grant(region, ME, Access::Write).unwrap();
+    (fabric, region)
+}
+
 fn events(fabric: &mut NetFabric<Fences>) -> Vec<Event> {
     std::iter::from_fn(|| fabric.next_event()).collect()
 }
@@ -147,10 +156,7 @@ fn events(fabric: &mut NetFabric<Fences>) -> Vec<Event> {
 /// the fence of the old grant still waits.
 #[test]
 fn revocation_after_a_failed_change_of_access_is_reported_once() {
-    let net = NetConfig::new("regions", ME, vec![Some((Ipv4Addr::LOCALHOST, 0).into())]);
-    let mut fabric = NetFabric::<Fences>::start(net, ()).unwrap();
-    let region = fabric.register(RegionSpec { purpose: Purpose(1), writer: ME, bytes: 64 }).unwrap();
-    fabric.grant(region, ME, Access::Write).unwrap();
+    let (mut fabric, region) = granted();
     fabric.device_mut().refuses = true;
     let refused = fabric.grant(region, ME, Access::Read);
     assert!(matches!(refused, Err(AccessError::System { .. })), "{refused:?}");
@@ -164,10 +170,7 @@ fn revocation_after_a_failed_change_of_access_is_reported_once() {
 
 #[test]
 fn change_of_access_is_not_reported() {
-    let net = NetConfig::new("regions", ME, vec![Some((Ipv4Addr::LOCALHOST, 0).into())]);
-    let mut fabric = NetFabric::<Fences>::start(net, ()).unwrap();
-    let region = fabric.register(RegionSpec { purpose: Purpose(1), writer: ME, bytes: 64 }).unwrap();
-    fabric.grant(region, ME, Access::Write).unwrap();
+    let (mut fabric, region) = granted();
     fabric.grant(region, ME, Access::Read).unwrap();
     fabric.device_mut().holds = true;
     assert_eq!(events(&mut fabric), []);
