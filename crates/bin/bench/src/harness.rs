@@ -28,9 +28,10 @@ pub(super) fn sizes(
     length: &BenchLength,
     refuse: impl Fn(usize) -> Option<(String, &'static str)>,
 ) -> Result<Vec<usize>, Failure> {
-    let (sizes, place) = match length.all {
-        true => ((3..=16).map(|shift| 1 << shift).collect(), "--all"),
-        false => (length.size.clone(), "--size"),
+    let (sizes, place) = if length.all {
+        ((3..=16).map(|shift| 1 << shift).collect(), "--all")
+    } else {
+        (length.size.clone(), "--size")
     };
     match sizes.iter().find_map(|size| refuse(*size)) {
         Some((what, remedy)) => Err(Failure::usage(what, place, remedy)),
