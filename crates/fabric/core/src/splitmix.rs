@@ -1,5 +1,5 @@
-//! SplitMix64: a random number generator with one word of state, for fault injectors, stand-ins and tests. Protocols use
-//! its mixing functions for seals, tags and hashes.
+//! SplitMix64: a random number generator with one word of state, for fault injectors, stand-ins and tests. Protocols
+//! use its mixing functions for seals, tags and hashes.
 
 /// The generator SplitMix64 (Steele, Lea and Flood, 2014). The same seed yields the same numbers on every machine and
 /// in every version, because recorded seeds rely on it.

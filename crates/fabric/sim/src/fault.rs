@@ -76,7 +76,7 @@ pub struct FaultMix {
     pub crash: u32,
     /// Weight of crashes right after a post.
     pub crash_at_post: u32,
-    /// `true` to plan a restart for each crash. It has no effect if the process has not crashed by then.
+    /// `true` to plan a restart for each crash. A restart has no effect if it is due before the process has crashed.
     pub restart: bool,
     /// Weight of stalls.
     pub stall: u32,

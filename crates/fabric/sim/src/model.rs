@@ -122,7 +122,8 @@ pub struct NetworkModel {
     pub tagged: bool,
     /// Value of [`Capabilities::hardware_multicast`] at every process. `false` in all models that this type provides.
     pub hardware_multicast: bool,
-    /// Delay from the first join until the network forms the set from the processes that have joined by then.
+    /// Delay from the first join until the network forms the set. The processes that have joined meanwhile are its
+    /// members.
     pub set_settle: Delay,
     /// Delay until a process notices that one of its sets broke.
     pub set_news: Delay,

@@ -10,8 +10,8 @@ fn failure<C: stentor::sim::Script + 'static>(plant: Plant, script: impl Fn(usiz
     SimCluster::new(move || Shop::new(plant), script).clients(2).calls(200).run(0..300).expect_err("a script error")
 }
 
-/// The client reports an error if it finds a lock occupied a hundred times in a row, because the holder's session has
-/// ended by then.
+/// The client reports an error if it finds a lock occupied a hundred times in a row. The session of the lock's holder
+/// ends earlier.
 #[test]
 fn a_script_finds_a_lock_that_is_never_released() {
     let script = |client: usize| {

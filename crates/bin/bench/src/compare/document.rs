@@ -149,7 +149,8 @@ pub(super) mod tests {
         Document::parse(&document(wait, rows)).unwrap()
     }
 
-    /// `bench cluster` has no bound. With several messages in flight its rounds have rates, although rows have latencies.
+    /// `bench cluster` has no bound. With several messages in flight its rounds have rates, although rows have
+    /// latencies.
     #[test]
     fn unit_of_the_rounds_decides_before_bound_and_latency() {
         let row = |more: &str| -> Row {

@@ -88,8 +88,8 @@ impl Kind {
         bytes as u64
     }
 
-    /// Returns whether this is a measured row whose operations follow one another without an answer. Returns `false` for
-    /// bounds.
+    /// Returns whether this is a measured row whose operations follow one another without an answer. Returns `false`
+    /// for bounds.
     fn is_stream(self) -> bool {
         matches!(self, Kind::Stream | Kind::StreamRegion | Kind::StreamSend)
     }

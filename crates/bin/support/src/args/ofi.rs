@@ -14,8 +14,8 @@ pub struct OnOfi {
     /// verbs;ofi_rxm, shm (within a host), tcp;ofi_rxm, udp;ofi_rxd]
     #[arg(long, value_name = "NAME,…", value_parser = provider)]
     pub provider: Option<String>,
-    /// Hide from the protocols what EFA lacks (or `=efa-direct`: tags, too), so that they run on any provider as they do
-    /// on EFA. Slow; for tests on machines without an EFA card
+    /// Hide from the protocols what EFA lacks (or `=efa-direct`: tags, too), so that they run on any provider as they
+    /// do on EFA. Slow; for tests on machines without an EFA card
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "efa", value_parser = as_efa)]
     pub as_efa: Option<AsEfa>,
 }

@@ -227,8 +227,8 @@ pub trait Device: Transport + Sized {
     fn open(net: &NetConfig, config: Self::Config, epoll: Arc<OwnedFd>)
     -> Result<(Self, Self::Sets), Self::StartError>;
 
-    /// Returns a name of 1 to 64 bytes. A peer with another name is refused, except that `roce` and `verbs` connect with
-    /// each other.
+    /// Returns a name of 1 to 64 bytes. A peer with another name is refused, except that `roce` and `verbs` connect
+    /// with each other.
     fn protocol(&self) -> String {
         self.capabilities().name.to_owned()
     }

@@ -5,8 +5,8 @@
 //!   knows, and adopts any larger claim that it reads. All views therefore converge to the largest claim that any
 //!   member reads, also between two processes that cannot read each other.
 //! - **Own epochs.** A process leads only under epochs that it has chosen itself, each larger than every claim that it
-//!   had read by then. A claim may name the process without being its own, because it was nominated, or because it led
-//!   in an earlier life. The process never leads under such a claim: it claims leadership in a larger epoch, or doubts
+//!   had read before. A claim that names the process may be of another origin: another process nominated it, or it led in
+//!   an earlier life. The process never leads under such a claim: it claims leadership in a larger epoch, or doubts
 //!   the claim. The pair (epoch, process) is therefore unique, unless no remaining member remembers it. A process with
 //!   stable storage passes [`HeartbeatConfig::floor`] to exclude that.
 //! - **Stable leaders.** A leader is replaced when it is doubted, not when a better candidate returns. The first member

@@ -241,7 +241,7 @@ impl Caller {
         self.id
     }
 
-    /// Returns this process's generation: 0 before the opening, and after [`resume`](Caller::resume) the last known one.
+    /// Returns this process's generation: 0 before the opening; after [`resume`](Caller::resume) the last known one.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation

@@ -101,8 +101,8 @@ pub enum PayloadError {
     /// The payload does not begin with a valid envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// The envelope is not followed by a valid body. Messages of the kinds `Command` and `Query` have no body, and never
-    /// cause this error.
+    /// The envelope is not followed by a valid body. Messages of the kinds `Command` and `Query` have no body, and
+    /// never cause this error.
     #[error(transparent)]
     Body(#[from] BodyError),
     /// The message was not sent to this group.

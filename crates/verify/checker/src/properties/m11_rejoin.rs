@@ -134,7 +134,7 @@ impl<'a> Delivered<'a> {
         })
     }
 
-    /// Returns a violation if the state contains deliveries that no member of the group made, or had made by then.
+    /// Returns a violation if the state contains a delivery that no member of the group had made before.
     fn foreign_state(&self, back: &Return<'_>) -> Option<Verdict> {
         let recovered = back.life.recovered?;
         let group = self.view.cluster.group_of(back.process)?;

@@ -93,7 +93,7 @@ macro_rules! found {
             find(Fault::$fault, 0..SEEDS, least(Fault::$fault));
         })*
 
-        /// The same faults in more histories.
+        /// Searches for the same faults in more histories.
         mod in_many_histories {
             use super::*;
 

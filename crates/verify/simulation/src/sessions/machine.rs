@@ -17,7 +17,8 @@ pub trait Machine {
     /// Notes that a session has ended or expired.
     fn session_ended(&mut self, at: &Place<'_>, session: SessionId);
 
-    /// Determines which timers are due at a position. The method is called before the ends of sessions at this position.
+    /// Determines which timers are due at a position. The method is called before the ends of sessions at this
+    /// position.
     fn begin(&mut self, at: &Place<'_>) {
         let _ = at;
     }
