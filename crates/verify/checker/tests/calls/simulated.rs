@@ -10,8 +10,6 @@ use crate::simulator::{Config, Fault, Simulator};
 
 /// Number of seeds in which each kind of fault is found several times.
 const SEEDS: u64 = 20;
-/// Number of seeds that show in which part of the histories a fault is found.
-const MORE_SEEDS: u64 = 250;
 const MANY_SEEDS: u64 = 1000;
 
 /// Returns a history, and whether a fault was injected.
@@ -100,7 +98,7 @@ macro_rules! found {
             $(#[test]
             #[ignore = "slow: cargo xtask test --only slow"]
             fn $name() {
-                find(Fault::$fault, SEEDS..MORE_SEEDS, least(Fault::$fault));
+                find(Fault::$fault, SEEDS..MANY_SEEDS, least(Fault::$fault));
             })*
         }
     };
