@@ -601,6 +601,12 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn times_are_above_zero_and_below_two_to_the_63() {
+        let counts = [0, 1, (1 << 63) - 1, 1 << 63, u64::MAX].map(is_count);
+        assert_eq!(counts, [false, true, true, false, false]);
+    }
+
     /// The test bounds the memory traffic of a single message to two groups: one cache line for each write.
     #[test]
     fn every_item_about_a_message_to_two_groups_fills_at_most_one_cell() {
