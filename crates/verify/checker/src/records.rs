@@ -105,3 +105,17 @@ impl<'a> Records<'a> {
         self.given.is_some_and(|given| given.ends_early(process))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stentor's sequence numbers have the generation of a client's process above bit 36.
+    #[test]
+    fn sequence_numbers_of_one_generation_are_of_one_life() {
+        let client = Process(0);
+        let life = |sequence| life(MessageId { client, sequence });
+        assert_eq!(life(0), life((1 << 36) - 1));
+        assert_ne!(life(0), life(1 << 36));
+    }
+}
