@@ -184,3 +184,28 @@ impl<'a> Harness<'a> {
         std::array::from_fn(|result| all().map(|results| results[result].load(Ordering::Relaxed)).sum())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        length: BenchLength,
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused_before_the_first_measurement() {
+        let of = |arguments: &[&str]| {
+            let command = Command::try_parse_from([&["bench"], arguments].concat()).expect("valid arguments");
+            let refuse = |size| (size > 1024).then_some((format!("{size} bytes"), "choose a smaller size"));
+            sizes(&command.length, refuse).map_err(|failure| (failure.what, failure.place))
+        };
+        assert_eq!(of(&["-s", "64,1024"]), Ok(vec![64, 1024]));
+        assert_eq!(of(&["-s", "64,1025"]), Err(("1025 bytes".to_owned(), "--size".to_owned())));
+        assert_eq!(of(&["--all"]), Err(("2048 bytes".to_owned(), "--all".to_owned())));
+    }
+}
