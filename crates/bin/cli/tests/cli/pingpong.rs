@@ -53,7 +53,7 @@ fn local_errors_are_reported_before_the_peer_connects() {
     wrong(&["--pcap", capture.to_str().unwrap()]).refused(&["exists already"]);
     assert_eq!(fs::read_to_string(capture).unwrap(), "mine");
     let nowhere = scratch.path("no/such.pcap");
-    wrong(&["--pcap", nowhere.to_str().unwrap()]).refused(&["such.pcap", "may write"]);
+    wrong(&["--pcap", nowhere.to_str().unwrap()]).refused(&["such.pcap", "make its directory first"]);
     run(["roce", "pingpong", "--bind", "192.0.2.1"]).refused(&["192.0.2.1", "--bind"]);
     assert!(since.elapsed() < Duration::from_secs(15));
 }
