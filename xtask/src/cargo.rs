@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -104,6 +105,18 @@ impl fmt::Display for Unsuccessful {
 
 impl std::error::Error for Unsuccessful {}
 
+impl Unsuccessful {
+    /// Names the command by `what` in the error, instead of by its whole line.
+    pub(crate) fn named(self, what: &str) -> Self {
+        Unsuccessful { line: what.to_owned(), ..self }
+    }
+
+    /// Returns the error of a process whose output was captured.
+    pub(crate) fn of_output(line: String, status: ExitStatus, output: &str) -> Self {
+        Unsuccessful { line, status, last_lines: last_lines(output.lines().map(str::to_owned)) }
+    }
+}
+
 /// Runs a command and prints its output.
 ///
 /// # Errors
@@ -120,7 +133,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     thread::spawn(move || print_lines(reader, &line_sender));
     let status = child.wait()?;
     if !status.success() {
-        return Err(Unsuccessful { line: line(command), status, last_lines: last_lines(&lines) }.into());
+        let lines = iter::from_fn(|| lines.recv_timeout(LEFT_OPEN).ok());
+        return Err(Unsuccessful { line: line(command), status, last_lines: last_lines(lines) }.into());
     }
     Ok(())
 }
@@ -139,10 +153,10 @@ fn print_lines(reader: io::PipeReader, lines: &mpsc::Sender<String>) {
     }
 }
 
-fn last_lines(lines: &mpsc::Receiver<String>) -> Vec<String> {
+fn last_lines(lines: impl Iterator<Item = String>) -> Vec<String> {
     let (mut named, mut last) = (Vec::new(), VecDeque::new());
     let mut panicked = false;
-    while let Ok(line) = lines.recv_timeout(LEFT_OPEN) {
+    for line in lines {
         last.push_back(line);
         if last.len() > LAST_LINES
             && let Some(line) = last.pop_front()
@@ -213,12 +227,9 @@ mod tests {
 
     #[test]
     fn failures_are_named_after_much_later_output() {
-        let (sender, lines) = mpsc::channel();
         let told = ["test a ... ok", "test b ... FAILED", "thread 'b' (7) panicked at b.rs:1:2:", "why", "more"];
         let behind = (1..=30).map(|line| line.to_string());
-        told.map(str::to_owned).into_iter().chain(behind).for_each(|line| sender.send(line).unwrap());
-        drop(sender);
-        let last_lines = last_lines(&lines);
+        let last_lines = last_lines(told.map(str::to_owned).into_iter().chain(behind));
         let expected = ["test b ... FAILED", "thread 'b' (7) panicked at b.rs:1:2:", "why", "11"];
         assert_eq!(last_lines[..expected.len()], expected);
         assert_eq!(last_lines.len(), 3 + LAST_LINES);

@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Error, Result};
 
+use crate::cargo::Unsuccessful;
 use crate::step::Step;
 
 /// Number of steps that run at the same time.
@@ -67,10 +68,11 @@ fn logged(step: &Step, command: &mut Command) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    match reason(&text) {
-        Some(reason) => bail!("{reason}"),
-        None => Err(anyhow!("the process of the step ended with {status}")),
-    }
+    let failed = Unsuccessful::of_output("the process of the step".to_owned(), status, &text);
+    Err(match reason(&text) {
+        Some(reason) => Error::new(failed).context(reason.to_owned()),
+        None => failed.into(),
+    })
 }
 
 /// Returns the error in the output of a step's process: the text from the last line that begins with `error: ` to the
@@ -113,6 +115,8 @@ mod tests {
         let ended: Vec<_> =
             ran.iter().map(|(name, result, _)| (*name, result.as_ref().err().map(|e| e.to_string()))).collect();
         assert_eq!(ended, [("one", None), ("two", None), ("fails", Some("as it should".into()))]);
+        let failed = ran[2].1.as_ref().unwrap_err().downcast_ref::<Unsuccessful>().unwrap();
+        assert_eq!(failed.last_lines, ["error: another one", "error: as it should"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::cargo::{Context, capture, run};
+use crate::cargo::{Context, Unsuccessful, capture, run};
 use crate::source::rust_files;
 use crate::step::Outcome;
 use crate::workspace::Workspace;
@@ -41,8 +41,11 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         "{} tests are marked by `{MARK}`, but cargo lists {known}: {text}",
         tests.len()
     );
-    // The command line names every test, so its error would fill a page.
-    ensure!(run(command().args(["--test-threads", THREADS])).is_ok(), "a test failed: its output is above");
+    // The command line names every test, so the error with it would fill a page.
+    run(command().args(["--test-threads", THREADS])).map_err(|error| match error.downcast::<Unsuccessful>() {
+        Ok(failed) => failed.named("cargo test of the slow tests").into(),
+        Err(error) => error,
+    })?;
     Ok(Outcome::Passed)
 }
 
