@@ -35,11 +35,14 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         command
     };
     let (good, text) = capture(command().arg("--list"))?;
-    let known = text.lines().filter(|line| line.ends_with(": test")).count();
+    let known: Vec<_> = text.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let unknown: Vec<_> = tests.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
     ensure!(
-        good && known == tests.len() && known > 0,
-        "{} tests are marked by `{MARK}`, but cargo lists {known}: {text}",
-        tests.len()
+        good && unknown.is_empty() && known.len() == tests.len() && !tests.is_empty(),
+        "{} tests are marked by `{MARK}`, and cargo lists {}; it lacks: {}",
+        tests.len(),
+        known.len(),
+        unknown.join(", ")
     );
     // The command line names every test, so the error with it would fill a page.
     run(command().args(["--test-threads", THREADS])).map_err(|error| match error.downcast::<Unsuccessful>() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::thread;
 
 use stentor_checker::calls::{Call, History, Verdict, decide, verify};
 
@@ -91,16 +92,7 @@ macro_rules! found {
             find(Fault::$fault, 0..SEEDS, least(Fault::$fault));
         })*
 
-        /// Searches for the same faults in more histories.
-        mod in_many_histories {
-            use super::*;
-
-            $(#[test]
-            #[ignore = "slow: cargo xtask test --only slow"]
-            fn $name() {
-                find(Fault::$fault, SEEDS..MANY_SEEDS, least(Fault::$fault));
-            })*
-        }
+        const FAULTS: &[Fault] = &[$(Fault::$fault),*];
     };
 }
 
@@ -112,4 +104,14 @@ found! {
     a_cycle_over_groups_is_found: Cycle;
     a_torn_command_is_found: Torn;
     a_read_outside_its_prefix_is_found: Prefix;
+}
+
+#[test]
+#[ignore = "slow: cargo xtask test --only slow"]
+fn each_fault_is_found_in_many_histories() {
+    thread::scope(|scope| {
+        for &fault in FAULTS {
+            scope.spawn(move || find(fault, SEEDS..MANY_SEEDS, least(fault)));
+        }
+    });
 }
