@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use stentor::{
-    Answer, CallError, Client, ClientError, ClientErrorKind, Cluster, Consistency, Group, Groups, Refused, Session,
-    Ticket, Why,
+    Answer, CallError, Client, ClientError, ClientErrorKind, Cluster, Consistency, Group, Groups, Session, Ticket, Why,
 };
 
 use crate::journal::Entry;
@@ -166,7 +165,7 @@ impl Teller {
             let bytes = serde_json::to_vec(&command).map_err(WrongReply::from)?;
             let prepared = match self.client.prepare(groups, &bytes).wait() {
                 Ok(prepared) => prepared,
-                Err(CallError::NotApplied(why)) if passes(why) && since.elapsed() < PATIENCE => {
+                Err(CallError::NotApplied(why)) if why.is_retryable() && since.elapsed() < PATIENCE => {
                     thread::sleep(PAUSE);
                     continue;
                 }
@@ -177,7 +176,9 @@ impl Teller {
             match prepared.send().wait() {
                 Ok(answer) => self.take(&answer)?,
                 Err(CallError::Unknown(ticket, _)) => self.resolve(&ticket)?,
-                Err(CallError::NotApplied(why)) if passes(why) && since.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Err(CallError::NotApplied(why)) if why.is_retryable() && since.elapsed() < PATIENCE => {
+                    thread::sleep(PAUSE);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -208,7 +209,7 @@ impl Teller {
                     self.entry.ticket = None;
                     return Ok(());
                 }
-                Err(CallError::Unknown(_, why)) if may_be_asked_again(why) && since.elapsed() < PATIENCE => {
+                Err(CallError::Unknown(_, why)) if why.is_retryable() && since.elapsed() < PATIENCE => {
                     thread::sleep(PAUSE);
                 }
                 Err(CallError::Unknown(..)) if self.entry.transfer.is_some_and(|it| it.may_be_sent_again()) => {
@@ -261,28 +262,13 @@ fn connect(cluster: &Cluster, groups: &[Group], session: Option<&[u8]>) -> Resul
         };
         match builder.connect() {
             Ok(client) => return Ok((client, session.is_some())),
+            Err(error) if error.is_retryable() && since.elapsed() < PATIENCE => thread::sleep(PAUSE),
             Err(error) => match error.kind() {
-                ClientErrorKind::Unreachable | ClientErrorKind::NoPlace | ClientErrorKind::TooManySessions
-                    if since.elapsed() < PATIENCE =>
-                {
-                    thread::sleep(PAUSE);
-                }
                 ClientErrorKind::SessionGone | ClientErrorKind::GroupReset if session.is_some() => session = None,
                 _ => return Err(error.into()),
             },
         }
     }
-}
-
-fn passes(why: Refused) -> bool {
-    matches!(
-        why,
-        Refused::Busy(_) | Refused::Unavailable(_) | Refused::TooManySessions(_) | Refused::TooLate | Refused::Closed
-    )
-}
-
-fn may_be_asked_again(why: Why) -> bool {
-    matches!(why, Why::TimedOut | Why::NotAsked(Refused::Busy(_) | Refused::Unavailable(_)))
 }
 
 /// Sends one command to these groups, and returns the bank's verdict.

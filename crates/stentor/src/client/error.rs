@@ -118,6 +118,35 @@ pub enum Refused {
     GroupReset(Group),
 }
 
+impl Refused {
+    /// Returns whether the same call may be accepted later without a change in the program or in the cluster's
+    /// configuration: room appears, a group is reached again, or a lost command is sent anew. Nothing was applied, so
+    /// repeating the call is safe. Bound the repetitions by a time, because a group may stay down.
+    #[must_use]
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Refused::Busy(_)
+            | Refused::Unavailable(_)
+            | Refused::Closed
+            | Refused::TooLate
+            | Refused::NotSent
+            | Refused::TooManySessions(_)
+            | Refused::Unanswered(_) => true,
+            Refused::TooLong { .. }
+            | Refused::NoGroups
+            | Refused::SessionNotOpen
+            | Refused::Superseded
+            | Refused::Halted(_)
+            | Refused::OtherSession
+            | Refused::ClientEnded
+            | Refused::WouldDeadlock
+            | Refused::AheadOfTime
+            | Refused::OneGroupOnly
+            | Refused::GroupReset(_) => false,
+        }
+    }
+}
+
 /// The reason why the outcome of a command is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
@@ -153,6 +182,25 @@ pub enum Why {
     /// The group is halted at a command on which its state machine panicked.
     #[error("the group is halted at a command where its state machine panicked")]
     Halted(Group),
+}
+
+impl Why {
+    /// Returns whether [`resolve`](super::Client::resolve) may find the outcome later without a change in the program.
+    #[must_use]
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Why::TimedOut => true,
+            Why::NotAsked(why) => why.is_retryable(),
+            Why::WouldDeadlock
+            | Why::Superseded
+            | Why::ClientEnded
+            | Why::SessionEnded
+            | Why::Forgotten
+            | Why::GroupReset(_)
+            | Why::Skipped(_)
+            | Why::Halted(_) => false,
+        }
+    }
 }
 
 /// The reason why a client did not connect or has ended, with the remedy. Cloning it is cheap.
@@ -254,6 +302,23 @@ impl ClientError {
     #[must_use]
     pub fn kind(&self) -> ClientErrorKind {
         self.problem.kind()
+    }
+
+    /// Returns whether connecting in the same way may succeed later without a change in the program or in the cluster's
+    /// configuration: a group is started, or another client ends. Bound the attempts by a time.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self.kind() {
+            ClientErrorKind::Unreachable | ClientErrorKind::NoPlace | ClientErrorKind::TooManySessions => true,
+            ClientErrorKind::NotStarted
+            | ClientErrorKind::Argument
+            | ClientErrorKind::Limits
+            | ClientErrorKind::SessionGone
+            | ClientErrorKind::GroupReset
+            | ClientErrorKind::Superseded
+            | ClientErrorKind::WouldDeadlock
+            | ClientErrorKind::Failed => false,
+        }
     }
 
     /// Returns what happened, without the remedy.

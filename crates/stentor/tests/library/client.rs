@@ -293,7 +293,9 @@ fn calls_end_in_time_without_a_majority() {
     for call in calls {
         match call.wait().expect_err("there is no majority") {
             CallError::Unknown(ticket, Why::TimedOut) => tickets.push(ticket),
-            CallError::NotApplied(Refused::Unavailable(of) | Refused::Busy(of)) => assert_eq!(of, group),
+            CallError::NotApplied(why @ (Refused::Unavailable(of) | Refused::Busy(of))) => {
+                assert_eq!((of, why.is_retryable()), (group, true));
+            }
             other => panic!("{other}"),
         }
     }
@@ -303,7 +305,7 @@ fn calls_end_in_time_without_a_majority() {
     let client = client;
     for ticket in tickets {
         let outcome = until("a majority", || match client.resolve(&ticket).wait() {
-            Err(CallError::Unknown(_, Why::NotAsked(_) | Why::TimedOut)) => None,
+            Err(CallError::Unknown(_, why)) if why.is_retryable() => None,
             other => Some(other),
         });
         match outcome {

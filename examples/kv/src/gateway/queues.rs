@@ -218,7 +218,7 @@ impl Queues {
                             self.under_way.insert(name, batch);
                             any = true;
                         }
-                        Err(why) if is_passing(why) && !batch.is_old() => {
+                        Err(why) if why.is_retryable() && !batch.is_old() => {
                             self.put_back(&batch);
                             self.recycle(batch);
                             break;
@@ -240,7 +240,7 @@ impl Queues {
                     self.under_way.insert(name, batch);
                     any = true;
                 }
-                Err(why) if is_passing(why) && !batch.is_old() => {
+                Err(why) if why.is_retryable() && !batch.is_old() => {
                     self.spread.push_front(batch);
                     break;
                 }
@@ -301,8 +301,7 @@ impl Queues {
     /// Handles a batch that no group has applied. Queues the batch again if the reason is temporary and [`PATIENCE`]
     /// has not passed since its first request. Otherwise returns the batch.
     pub(super) fn refused(&mut self, batch: Batch, why: Refused) -> Option<Batch> {
-        let passes = is_passing(why) || matches!(why, Refused::Unanswered(_) | Refused::Closed);
-        if !passes || batch.is_old() {
+        if !why.is_retryable() || batch.is_old() {
             return Some(batch);
         }
         if batch.alone {
@@ -325,11 +324,6 @@ impl Queues {
         let names: Vec<Name> = self.under_way.keys().copied().collect();
         names.into_iter().filter_map(|name| self.take(name)).collect()
     }
-}
-
-/// Returns whether the refusal is temporary.
-fn is_passing(why: Refused) -> bool {
-    matches!(why, Refused::Busy(_) | Refused::Unavailable(_))
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use stentor::runtime::{Stop, now_ns};
 use stentor::{
-    Answer, CallError, Client, ClientErrorKind, Cluster, Consistency, Group, Groups, Notification, Position, Refused,
-    Session, Ticket,
+    Answer, CallError, Client, Cluster, Consistency, Group, Groups, Notification, Position, Refused, Session, Ticket,
 };
 use stentor_fabric_sim::SimRng;
 use stentor_support::live::{Interrupt, lock, stop_at_end_of_input};
@@ -138,11 +137,7 @@ fn connect(cluster: &Cluster, spec: &ClientSpec, interrupt: &Interrupt, stop: &S
         match builder.connect() {
             Ok(client) => return Ok(client),
             Err(error) => {
-                let passes = matches!(
-                    error.kind(),
-                    ClientErrorKind::Unreachable | ClientErrorKind::NoPlace | ClientErrorKind::TooManySessions
-                );
-                if !passes || Instant::now() > until || interrupt.insists() || stop.is_stopped() {
+                if !error.is_retryable() || Instant::now() > until || interrupt.insists() || stop.is_stopped() {
                     return Err(failed(spec, &error));
                 }
             }
