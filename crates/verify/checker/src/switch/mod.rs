@@ -268,9 +268,9 @@ impl SetWatch {
                 Some(finding) => {
                     Verdict::Violated(CounterExample { summary: finding.summary.clone(), lines: Vec::new() })
                 }
-                None if *property == "SL1" && !ended => Verdict::NotChecked("the run did not end"),
-                None if *property == "SL2" && (!ended || disturbed) => {
-                    Verdict::NotChecked("a packet was lost or reordered")
+                None if ["SL1", "SL2"].contains(property) && !ended => Verdict::NotChecked("the run did not end"),
+                None if *property == "SL2" && disturbed => {
+                    Verdict::NotChecked("a packet was lost, delayed or reordered")
                 }
                 None => Verdict::Ok,
             };

@@ -4,5 +4,5 @@ pub(super) fn end(timeouts: u64, disturbed: bool) -> Result<(), String> {
     if timeouts == 0 || disturbed {
         return Ok(());
     }
-    Err(format!("{timeouts} timeouts although nothing was lost"))
+    Err(format!("{timeouts} timeouts although no packet was lost, delayed or reordered"))
 }

@@ -84,6 +84,22 @@ fn the_smallest_changes_break_one_property_each() {
 }
 
 #[test]
+fn reason_why_liveness_is_not_checked_is_that_of_the_run() {
+    let reasons = |ended, disturbed| {
+        let report = begun().report(ended, disturbed);
+        ["SL1", "SL2"].map(|name| match &report.properties[name] {
+            Verdict::NotChecked(why) => *why,
+            _ => "",
+        })
+    };
+    let (running, disturbed) = ("the run did not end", "a packet was lost, delayed or reordered");
+    assert_eq!(reasons(true, false), ["", ""]);
+    assert_eq!(reasons(true, true), ["", disturbed]);
+    assert_eq!(reasons(false, false), [running, running]);
+    assert_eq!(reasons(false, true), [running, running]);
+}
+
+#[test]
 fn wrong_registers_are_found() {
     let with = |change: fn(&mut Registers)| {
         broken(|watch| {
