@@ -234,7 +234,8 @@ impl<M: Model> Weakening<'_, M> {
         self.weaken_all(|call| call.outcome == Outcome::Unknown && call.kind == Kind::Command, forget_all)
     }
 
-    /// Returns the rule without which the calls would keep the promise.
+    /// Returns the rule that the calls contradict: the one without which they would keep the promise, or else one that
+    /// they contradict by itself.
     fn rule(&mut self) -> Rule {
         self.left = ALL_STEPS;
         let calls = self.calls.clone();
@@ -256,11 +257,30 @@ impl<M: Model> Weakening<'_, M> {
         if let Some((rule, _)) = relaxed.into_iter().find(|(_, terms)| self.is_kept(&calls, *terms) == Some(true)) {
             return rule;
         }
+        if let Some(rule) = self.rule_that_suffices(&calls, terms) {
+            return rule;
+        }
         let several = calls.iter().any(|call| call.groups.len() > 1);
         let split: Vec<Call> =
             calls.iter().flat_map(|call| call.groups.iter().map(|group| only(call, group))).collect();
         let apart = several && self.is_kept(&split, Terms { positions: false, ..terms }) == Some(true);
         if apart { Rule::OneOrder } else { Rule::Reply }
+    }
+
+    /// Returns a rule that the calls contradict by itself, if they keep the promise without any rule about their order.
+    /// If there are several such rules, the calls contradict the promise even if any one of them is left out.
+    fn rule_that_suffices(&mut self, calls: &[Call], terms: Terms) -> Option<Rule> {
+        let none = Terms { real_time: false, session: false, observed: false, prefix: false, ..terms };
+        if self.is_kept(calls, none) != Some(true) {
+            return None;
+        }
+        let alone = [
+            (Rule::RealTime, Terms { real_time: true, ..none }),
+            (Rule::Session, Terms { session: true, ..none }),
+            (Rule::Observed, Terms { observed: true, ..none }),
+            (Rule::Prefix, Terms { prefix: true, ..none }),
+        ];
+        alone.into_iter().find(|(_, terms)| self.is_kept(calls, *terms) == Some(false)).map(|(rule, _)| rule)
     }
 }
 

@@ -140,6 +140,14 @@ fn a_session_is_respected_over_groups_that_have_nothing_in_common() {
     forbidden(&strangers(0), Rule::Session, &[0, 1, 2, 3]);
 }
 
+/// The session and real time both order the read after the write, so neither rule alone makes the reply impossible.
+#[test]
+fn a_stale_reply_to_the_session_that_wrote_breaks_real_time() {
+    let calls = [call(0, (0, 10), "0", "put 0 1", "0"), call(0, (20, 30), "0", "get 0", "0")];
+    let found = forbidden(&calls, Rule::RealTime, &[0, 1]);
+    assert!(found.summary.starts_with("no order that respects real time in each group"), "{found}");
+}
+
 #[test]
 fn next_generation_inherits_the_order_of_commands_but_not_of_reads() {
     let mut calls = strangers(0);
