@@ -254,7 +254,7 @@ impl Histories {
 
     /// Returns whether any group has had more than one history.
     pub(crate) fn began_anew(&self) -> bool {
-        self.paths.len() > self.ages.len()
+        (0..self.ages.len()).any(|group| self.paths.iter().filter(|path| path.group == group).count() > 1)
     }
 
     /// Returns the last history of each group.
@@ -493,6 +493,21 @@ mod tests {
         histories.happened(&Event { t: 1, process: stentor_checker::Process(0), incarnation: 2, kind });
         histories.digest(MEMBER, from, from + 7);
         histories.events.len() - 1
+    }
+
+    /// The other group has no history yet, because none of its members has been seen in one.
+    #[test]
+    fn one_group_with_two_histories_began_anew_although_another_has_none() {
+        let topology = Topology::new(&[1, 1], 1).expect("a possible cluster");
+        let mut histories = Histories::new(&topology);
+        histories.look(MEMBER, Incarnation::FIRST, &ENDED, 0);
+        assert!(!histories.began_anew());
+        histories.look(MEMBER, LAST[0].incarnation, &LAST, 0);
+        assert!(histories.began_anew());
+        let mut histories = Histories::new(&topology);
+        histories.look(MEMBER, Incarnation::FIRST, &ENDED, 0);
+        histories.look(ProcessId(1), Incarnation::FIRST, &ENDED, 0);
+        assert!(!histories.began_anew(), "each group has one");
     }
 
     /// The member is still in the previous history when its application receives a state of the last one.
