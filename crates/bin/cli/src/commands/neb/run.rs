@@ -240,13 +240,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
             round += 1;
             let mut worked = (round.is_multiple_of(64) || !self.node.is_connected()) && self.node.housekeep();
             let history = &mut self.history;
-            worked |= self.node.step(&mut |notice| {
-                if let Some(history) = history {
-                    history.notice(&notice);
-                }
-                serde_json::to_writer(&mut out, &told(names, &notice)).expect("string keys");
-                out.push(b'\n');
-            });
+            worked |= self.node.step(&mut |notice| report(history, names, &mut out, &notice));
             if out.len() >= BATCH_BYTES {
                 print(&mut out, interrupt)?;
             }
@@ -257,15 +251,13 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
             if !worked {
                 print(&mut out, interrupt)?;
                 self.node.housekeep();
-                worked |= self.operator.as_ref().is_some_and(|operator| operator.round(&mut self.node));
+                worked |= self.answer_operator(names, &mut out);
                 self.refusals(names, say)?;
                 self.flush_history();
             }
             if round.is_multiple_of(64) {
                 // Operators are answered even if every round has other work to do.
-                self.operator.iter().for_each(|operator| {
-                    operator.round(&mut self.node);
-                });
+                self.answer_operator(names, &mut out);
             }
             self.history.iter_mut().filter_map(NebHistory::news).for_each(|failure| trouble(&failure.while_going_on()));
             let slept = backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(5));
@@ -273,6 +265,13 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         }
         self.unsent.tell_all(limit, &say);
         print(&mut out, interrupt)
+    }
+
+    /// Answers an operator's next request. Returns whether there was one.
+    fn answer_operator(&mut self, names: &[&str], out: &mut Vec<u8>) -> bool {
+        let Serving { node, history, operator, .. } = self;
+        let notify = &mut |notice: Notice<'_>| report(history, names, out, &notice);
+        operator.as_ref().is_some_and(|operator| operator.round(node, notify))
     }
 
     /// Reports refused connections, such as those of a process of another cluster or with another configuration,
@@ -383,6 +382,15 @@ fn print(lines: &mut Vec<u8>, interrupt: &Interrupt) -> Result<(), Failure> {
         }
         Err(error) => Err(Failure::refused(&error, "standard output", "let its reader read it to its end")),
     }
+}
+
+/// Records a notice of the node in the history, if there is one, and appends its event to the lines to print.
+fn report(history: &mut Option<NebHistory>, names: &[&str], out: &mut Vec<u8>, notice: &Notice<'_>) {
+    if let Some(history) = history {
+        history.notice(notice);
+    }
+    serde_json::to_writer(&mut *out, &told(names, notice)).expect("string keys");
+    out.push(b'\n');
 }
 
 fn told<'a>(names: &[&'a str], notice: &'a Notice<'_>) -> Told<'a> {
