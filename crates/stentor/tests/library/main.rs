@@ -27,6 +27,7 @@ mod processes;
 mod reads;
 mod roce_cluster;
 mod shm_cluster;
+mod superseded;
 mod switch;
 mod timers;
 mod versions;
