@@ -297,7 +297,6 @@ fn ends_a_sleep(ask: impl Fn()) {
 }
 
 #[test]
-#[ignore = "slow: cargo xtask test --only slow"]
 fn a_call_wakes_an_idle_node() {
     let pair = Pair::new("wakes", 1);
     let (group, client) = (pair.group("g1"), pair.nodes[0].client().connect().expect("it connects"));
