@@ -30,7 +30,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         }
     }
     let command = || {
-        let mut command = context.cargo(["test", "--workspace"]);
+        let mut command = context.cargo(["test", "--workspace", "--no-fail-fast"]);
         command.args(&targets).args(["--", "--ignored", "--exact"]).args(&tests);
         command
     };
