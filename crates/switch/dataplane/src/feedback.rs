@@ -25,17 +25,22 @@ struct Sum {
     last: Psn,
     msn: u32,
     advanced: bool,
-    rnr: u8,
+    rnr: RnrTimer,
 }
 
 fn u24_minus(a: u32, b: u32) -> u32 {
     a.wrapping_sub(b) & 0xff_ffff
 }
 
-/// Returns the longer of two RNR timers. Code 0 is the longest of all.
-fn longer(a: u8, b: u8) -> u8 {
-    let rank = |code: u8| if code == 0 { 32 } else { code };
-    if rank(a) >= rank(b) { a } else { b }
+/// Returns the rank of an RNR timer by duration, from 0 for the shortest, which has code 1, to 31 for the longest, which
+/// has code 0.
+fn rank_of(timer: RnrTimer) -> u8 {
+    timer.code().wrapping_sub(1) & 31
+}
+
+/// Returns the RNR timer with this rank.
+fn timer_of(rank: u8) -> RnrTimer {
+    RnrTimer::from_code(rank.wrapping_add(1))
 }
 
 impl Member {
@@ -97,11 +102,10 @@ impl Progress {
             Aggregation::RoundBitmap => self.round(word, rank, session.mask),
         };
         if let Syndrome::RnrNak(timer) = word.syndrome {
-            // Timers are compared by duration. In the register, code 0 means "none" as well as the longest timer, so
-            // any later timer replaces the longest one.
-            self.rnr = if self.rnr == 0 { timer.code() } else { longer(self.rnr, timer.code()) };
+            // The register needs no value for "none": rank 0 is the shortest timer, which every timer replaces.
+            self.rnr = self.rnr.max(rank_of(timer));
         }
-        Sum { last: self.last, msn: self.last_msn, advanced, rnr: self.rnr }
+        Sum { last: self.last, msn: self.last_msn, advanced, rnr: timer_of(self.rnr) }
     }
 }
 
@@ -133,7 +137,7 @@ impl Switch {
                 return Departure::sent(cause, self.answer(to, sum.last, Syndrome::ACK, msn));
             }
             Syndrome::Ack(_) | Syndrome::Reserved(_) => return Departure::nothing(Cause::Noted),
-            Syndrome::RnrNak(_) => (Cause::Refused, Syndrome::RnrNak(RnrTimer::from_code(sum.rnr))),
+            Syndrome::RnrNak(_) => (Cause::Refused, Syndrome::RnrNak(sum.rnr)),
             Syndrome::Nak(NakCode::PsnSequence) => (Cause::Refused, word.syndrome),
             // The member's queue pair is in error: a second pass poisons the set before the holder receives the NAK.
             Syndrome::Nak(_) => {

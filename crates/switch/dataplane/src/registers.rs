@@ -154,7 +154,8 @@ cell! {
         last_msn: u32 = 24,
         /// `true` if the switch has sent the holder a NAK and has not copied a packet to all members since.
         complained: bool = 1,
-        /// Longest RNR timer since `last` advanced, as a code; 0 means none, or the longest timer of all.
+        /// Longest RNR timer since `last` advanced, as its rank by duration. It is 0, the shortest timer, if there was
+        /// none.
         rnr: u8 = 5,
         /// `RoundBitmap`: members that have acknowledged in this round.
         bitmap: u32 = 32,

@@ -88,6 +88,25 @@ fn naks_name_the_psn_after_the_done_psn() {
     refused(&bed.left(&Bed::feedback(2, receives_from(2) + 1, SEQUENCE, 1)), FIRST + 2, SEQUENCE);
 }
 
+/// Code 0 is the longest timer, 655.36 ms, and not the shortest one.
+#[test]
+fn sender_waits_for_the_longest_timer_of_all_members() {
+    for (first, second, longest) in [(0, 31, 0), (31, 0, 0), (0, 1, 0), (1, 0, 0), (31, 30, 31), (1, 2, 2), (0, 0, 0)] {
+        let mut bed = Bed::new(3).linked(&[1, 2]);
+        bed.left(&Bed::send(0, FIRST + 1));
+        let timer = |code| Syndrome::RnrNak(RnrTimer::from_code(code));
+        let answer = |rank, code| Bed::feedback(rank, receives_from(rank), timer(code), 0);
+        refused(&bed.left(&answer(1, first)), FIRST + 1, timer(first));
+        refused(&bed.left(&answer(2, second)), FIRST + 1, timer(longest));
+        // The timers count until all members have made progress.
+        bed.left(&Bed::feedback(1, receives_from(1), Syndrome::ACK, 1));
+        bed.left(&Bed::feedback(2, receives_from(2), Syndrome::ACK, 1));
+        bed.left(&Bed::send(0, FIRST + 2));
+        let later = Bed::feedback(1, receives_from(1) + 1, timer(1), 1);
+        refused(&bed.left(&later), FIRST + 2, timer(1));
+    }
+}
+
 #[test]
 fn copy_lost_in_the_loop_is_a_gap_for_later_members() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
