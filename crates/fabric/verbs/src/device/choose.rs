@@ -133,8 +133,8 @@ struct Candidate<'a> {
 ///    there is neither, any InfiniBand port.
 /// 3. RoCE v2 before InfiniBand before RoCE v1.
 /// 4. A routable GID before a link-local one.
-/// 5. A device on the configured NUMA node. If no node is configured, a device on the process's node; on InfiniBand
-///    only one of the same subnet.
+/// 5. A device on the configured NUMA node. If no node is configured, a device on the process's node, if it is known to
+///    reach the same peers.
 /// 6. The first by name, port and index.
 ///
 /// # Errors
@@ -180,12 +180,17 @@ impl Candidate<'_> {
 
 /// Returns whether a candidate's device is on the preferred NUMA node.
 ///
-/// If the node is not configured, the candidate must also be in the same network as `first`, which would be chosen
-/// without this rule. On InfiniBand, that is known only if the subnet number is not the default one, which several
-/// subnets may have. On Ethernet, routers are assumed to connect the networks.
+/// If the node is not configured, the candidate must also reach the same peers as `first`, which would be chosen without
+/// this rule. On InfiniBand it must be in the same subnet. That is known only if the subnet number is not the default
+/// one, which several subnets may have. Routers are assumed to connect all networks with RoCE v2, except for link-local
+/// addresses. Packets of RoCE v1 pass no router, and a GID does not tell to which network its port belongs.
 fn is_near(candidate: &Candidate<'_>, first: &Candidate<'_>, wanted: &Wanted) -> bool {
     let subnet = |c: &Candidate<'_>| (!c.gid.is_link_local()).then(|| c.gid.bytes.octets()[..8].to_owned());
-    let is_reached = first.gid.kind != GidKind::Ib || subnet(first).is_some_and(|own| subnet(candidate) == Some(own));
+    let is_reached = match first.gid.kind {
+        GidKind::Ib => subnet(first).is_some_and(|own| subnet(candidate) == Some(own)),
+        GidKind::RoceV2 => !first.gid.is_link_local(),
+        GidKind::RoceV1 => false,
+    };
     let is_on = |node: Option<u32>| node.is_some() && candidate.device.numa_node == node;
     match wanted.numa_node {
         Some(node) => is_on(Some(node)),
@@ -328,6 +333,14 @@ mod tests {
         assert_eq!(chosen(&cards, &configured), ("a".into(), 3), "the configured node comes first");
         let worse = device("c", 1, vec![gid(0, "fd00::1", GidKind::RoceV1)]);
         assert_eq!(chosen(&[card("a", 0, 1), worse], &own), ("a".into(), 3), "RoCE v2 outranks the node");
+        // Packets of RoCE v1 and link-local packets pass no router.
+        let ports = |bytes: [&str; 2], kind| {
+            [0, 1].map(|node| device(&format!("p{node}"), node, vec![gid(0, bytes[node as usize], kind)]))
+        };
+        let routable = ["::ffff:10.0.0.1", "::ffff:10.1.0.1"];
+        assert_eq!(chosen(&ports(routable, GidKind::RoceV2), &own).0, "p1");
+        assert_eq!(chosen(&ports(routable, GidKind::RoceV1), &own).0, "p0");
+        assert_eq!(chosen(&ports(["fe80::1", "fe80::2"], GidKind::RoceV2), &own).0, "p0");
         // Two rails in one subnet, in two subnets, or in two subnets with the default number.
         let rails = |first: &str, second: &str| {
             let rail = |name, node, prefix: &str| {
