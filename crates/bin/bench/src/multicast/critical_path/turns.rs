@@ -8,7 +8,7 @@ use super::super::super::worker_spec::{Cluster, Task};
 
 /// Word of the first line: the process whose turn it is.
 const HOLDER: usize = 0;
-/// Word of the first line: the number of times that the turn has passed to the first process of the order.
+/// Word of the first line: the number of times that each process of the order has had its turn.
 const SWEEPS: usize = 1;
 /// Word of the first line: 1 if a leader has written to other processes in this pass of the leaders.
 const LED: usize = 2;
@@ -88,15 +88,13 @@ impl<'a> Turns<'a> {
             }
         }
         let led = wrote || self.word(LED).load(Ordering::Relaxed) != 0;
-        let (next, leads_on) = next(&self.order, self.task.me, led, |process| self.is_leader(process));
-        self.word(LED).store(u64::from(leads_on), Ordering::Relaxed);
-        if next == self.order[0] {
-            self.word(SWEEPS).fetch_add(1, Ordering::Relaxed);
-        }
+        let Passed { next, led, swept } = next(&self.order, self.task.me, led, |process| self.is_leader(process));
+        self.word(LED).store(u64::from(led), Ordering::Relaxed);
+        self.word(SWEEPS).fetch_add(u64::from(swept), Ordering::Relaxed);
         self.word(HOLDER).store(next as u64, Ordering::Release);
     }
 
-    /// Returns the number of times that the turn has passed to the first process of the order.
+    /// Returns the number of times that each process of the order has had its turn.
     pub(super) fn sweeps(&self) -> u64 {
         self.word(SWEEPS).load(Ordering::Relaxed)
     }
@@ -106,19 +104,30 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Returns the process whose turn follows that of `me`, and whether a leader has written in the current pass of the
-/// leaders.
-fn next(order: &[usize], me: usize, led: bool, is_leader: impl Fn(usize) -> bool) -> (usize, bool) {
+/// A turn that has passed.
+#[derive(PartialEq, Eq, Debug)]
+struct Passed {
+    /// The process whose turn is next.
+    next: usize,
+    /// `true` if a leader has written in the current pass of the leaders.
+    led: bool,
+    /// `true` if the last process of the order has had its turn. Without the client, the order begins with a leader, so
+    /// the leaders' passes alone also return to its first process.
+    swept: bool,
+}
+
+/// Passes the turn of `me`. `led` is `true` if a leader has written in the current pass of the leaders.
+fn next(order: &[usize], me: usize, led: bool, is_leader: impl Fn(usize) -> bool) -> Passed {
     let at = order.iter().position(|process| *process == me).expect("the order contains this process");
-    let next = order[(at + 1) % order.len()];
+    let (next, swept) = (order[(at + 1) % order.len()], at + 1 == order.len());
     if !is_leader(me) {
-        return (next, false);
+        return Passed { next, led: false, swept };
     }
-    if order.len() > 1 && is_leader(next) && at + 1 < order.len() {
-        return (next, led);
+    if !led || !swept && is_leader(next) {
+        return Passed { next, led, swept };
     }
     let first = order.iter().copied().find(|process| is_leader(*process)).expect("this one leads");
-    if led { (first, false) } else { (next, false) }
+    Passed { next: first, led: false, swept: false }
 }
 
 #[cfg(test)]
@@ -133,17 +142,31 @@ mod tests {
         assert_eq!(order(&cluster, 6), [0, 3, 1, 4, 2, 5]);
         let order = order(&cluster, 1);
         let next = |me, led| next(&order, me, led, |process| process < 6 && process % 3 == 0);
-        assert_eq!(next(6, true), (0, false), "writes of the client do not count as those of a leader");
-        assert_eq!(next(0, true), (3, true));
-        assert_eq!(next(3, true), (0, false));
-        assert_eq!(next(3, false), (4, false));
-        assert_eq!(next(5, true), (6, false));
+        let after = |next, led| Passed { next, led, swept: false };
+        assert_eq!(next(6, true), after(0, false), "writes of the client do not count as those of a leader");
+        assert_eq!(next(0, true), after(3, true));
+        assert_eq!(next(3, true), after(0, false));
+        assert_eq!(next(3, false), after(4, false));
+        assert_eq!(next(5, true), Passed { swept: true, ..after(6, false) });
+    }
+
+    /// Credits return only in turns of all processes.
+    #[test]
+    fn repeated_pass_of_the_leaders_is_no_sweep() {
+        let cluster = Cluster { groups: 2, replicas: 3, dest: 2, ..LONE };
+        // Without the client, the order begins with a leader.
+        let order = order(&cluster, 6);
+        let next = |me, led| next(&order, me, led, |process| process < 6 && process % 3 == 0);
+        assert_eq!(next(3, true), Passed { next: 0, led: false, swept: false });
+        assert_eq!(next(3, false), Passed { next: 1, led: false, swept: false });
+        assert_eq!(next(5, false), Passed { next: 0, led: false, swept: true });
     }
 
     #[test]
     fn a_group_of_one_takes_turns_with_itself() {
         let is_leader = |process| process == 0;
-        assert_eq!(next(&[0], 0, true, is_leader), (0, false));
-        assert_eq!(next(&[1], 1, true, is_leader), (1, false));
+        assert_eq!(next(&[0], 0, true, is_leader), Passed { next: 0, led: false, swept: false });
+        assert_eq!(next(&[0], 0, false, is_leader), Passed { next: 0, led: false, swept: true });
+        assert_eq!(next(&[1], 1, true, is_leader), Passed { next: 1, led: false, swept: true });
     }
 }
