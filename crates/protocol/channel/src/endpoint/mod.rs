@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{
-    AccessError, Completion, ConnectError, Event, Fabric, ProcessId, Purpose, RegionId, RegisterError, Service, Word,
+    AccessError, Completion, ConnectError, Event, Fabric, ProcessId, Purpose, QpState, RegionId, RegisterError,
+    Service, Word,
 };
 use stentor_link::{LinkEvent, Links, purpose, service};
 use thiserror::Error;
@@ -570,17 +571,27 @@ impl<F: Fabric> Endpoint<F> {
         while let Some(event) = self.fabric.next_event() {
             worked = true;
             if let Event::Disconnected { .. } = event {
-                // Connections must see the completions of their operations before those become stale.
-                while self.poll() > 0 {}
+                self.poll_all();
             }
             let event = self.links.happened(&mut self.fabric, &event);
             self.link_changed(event);
         }
         for place in 0..self.links.len() {
+            // The queue pair may be broken although no event has reported it yet.
+            let link = &self.links[place];
+            if !link.is_ready() && self.fabric.state(link.qp()) == QpState::Error {
+                self.poll_all();
+            }
             let event = self.links.check_down(&mut self.fabric, place);
             self.link_changed(event);
         }
         worked
+    }
+
+    /// Polls until no completion is left. Connections must see the completions of their operations before a reset makes
+    /// those stale, or they would wait for them for ever.
+    fn poll_all(&mut self) {
+        while self.poll() > 0 {}
     }
 
     fn link_changed(&mut self, event: Option<LinkEvent>) {

@@ -11,3 +11,4 @@ mod roce;
 mod shm;
 mod sim;
 mod surface;
+mod unheard;
