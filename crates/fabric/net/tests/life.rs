@@ -63,6 +63,10 @@ impl Transport for Script {
         self.broken.pop()
     }
 
+    fn withdrawn(&mut self, _: QpId) {
+        self.log.push("withdrawn".to_owned());
+    }
+
     fn granted(&mut self, peer: ProcessId, key: u64) {
         self.granted.push((peer, key));
     }
@@ -199,6 +203,23 @@ fn every_grant_is_reported_to_the_transport() {
     pairing.at(B).cm.revoke(A, Purpose(4), 9);
     grant(&mut pairing, 5, 0x2000);
     assert_eq!(pairing.at(A).transport.granted, [(B, 9); 2]);
+}
+
+/// What a closed end has sent may arrive after a later grant, while this end is not broken yet.
+#[test]
+fn transport_hears_of_a_closed_end_before_later_grants() {
+    let mut pairing = Pairing::new(|_| {});
+    let qp = pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
+    let own = pairing.at(A);
+    own.transport.broken.push(qp);
+    own.cm.pump(&mut own.transport);
+    own.cm.grant(B, Purpose(4), RemoteKey { key: 9, base: 0x1000 }, 64, Access::Write);
+    pairing.until("granted", |both| !both.at(B).transport.granted.is_empty());
+    assert_eq!(pairing.at(B).transport.log[..4], ["begin", "meet", "ready", "withdrawn"]);
+    pairing.until("broken", |both| both.at(B).cm.state(QpId(0)) == Some(QpState::Error));
+    assert_eq!(pairing.at(B).transport.log[4..], ["fail RetryExceeded"]);
 }
 
 #[test]

@@ -327,6 +327,7 @@ impl<S: Sets> ConnectionManager<S> {
                 own.is_met &= own.with.is_some();
                 if own.is_with(connection_id) && own.state != QpState::Error {
                     own.withdrawn.get_or_insert_with(Instant::now);
+                    transport.withdrawn(QpId(index as u32));
                 }
                 // The peer has dropped this end's offer together with its own. This end has not connected to the peer
                 // yet, so it is offered again.
@@ -355,6 +356,7 @@ impl<S: Sets> ConnectionManager<S> {
             // The peer's end has a new life, so this end belongs to the old one.
             if own.with.is_some() && !own.is_with(connection_id) && own.state != QpState::Error {
                 own.withdrawn.get_or_insert_with(Instant::now);
+                transport.withdrawn(QpId(index as u32));
             }
             self.meet(transport, index);
         }

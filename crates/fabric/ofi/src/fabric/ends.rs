@@ -164,6 +164,7 @@ fn parts(end: &End) -> Result<(u64, &[u8]), String> {
 
 impl Transport for OfiDevice {
     fn begin(&mut self, qp: QpId) -> Result<End, String> {
+        self.shared.fenced.begin(qp);
         let end = &mut self.ends[qp.index()];
         if end.peer == self.me {
             end.begin(None);
@@ -223,6 +224,10 @@ impl Transport for OfiDevice {
 
     fn next_broken(&mut self) -> Option<QpId> {
         self.shared.broken.pop_front()
+    }
+
+    fn withdrawn(&mut self, qp: QpId) {
+        self.shared.fenced.close(qp);
     }
 
     fn granted(&mut self, peer: ProcessId, key: u64) {

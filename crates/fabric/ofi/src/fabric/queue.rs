@@ -543,7 +543,7 @@ impl Qp {
                 self.credits.extend(lengths);
             }
             FrameKind::Fence { key } => {
-                shared.fenced.add(self.peer, key);
+                shared.fenced.add(self.id, self.peer, key);
                 self.fences.push(key);
                 self.answer_fences();
             }
