@@ -31,7 +31,8 @@
 //! 4. *The time starts, and adopts a recovered time, only when time has just passed.* Information that arrives within a
 //!    step is more recent than the step's time. If a recovered time counted from the step's time, the clock would be
 //!    ahead by the duration of the step, which is long for a process that was stopped. Until time passes, the group's
-//!    times are logical.
+//!    times are logical. For the same reason, a time to which the group's clock was raised between two steps
+//!    ([`note_raise`](PhysicalClock::note_raise)) is not adopted in the next step, whose time may have been read before.
 //! 5. If all clocks that count and the recovered time are within `e` of true time during a run, as this process dates
 //!    them, then so is the physical time.
 //!
@@ -137,6 +138,9 @@ pub struct PhysicalClock {
     has_passed: bool,
     /// `true` if a recovered time is to be adopted as soon as time passes.
     owes: bool,
+    /// The group's logical clock before it was first raised between two steps, since a call of
+    /// [`follow`](PhysicalClock::follow) could last adopt a time.
+    before_raise: Option<u64>,
     /// The largest monotonic time of any call so far, in nanoseconds.
     now: u64,
     /// The end of the last pause, in nanoseconds of monotonic time; 0 if there was none.
@@ -185,6 +189,7 @@ impl PhysicalClock {
             waits: None,
             has_passed: false,
             owes: false,
+            before_raise: None,
             now: 0,
             awake: 0,
             next_look: 0,
@@ -314,7 +319,8 @@ impl PhysicalClock {
     /// Three clocks are enough, or those of all members. After four times the bound, fewer are enough. `given` is the
     /// group's logical clock, which is at least the last assigned time. While it is below the time at which this run
     /// started, the run starts anew. `recovers` is `true` unless the process leads and led before; the time then
-    /// continues at `given` if that is later.
+    /// continues at `given` if that is later. If `given` was [raised](PhysicalClock::note_raise) between the last two
+    /// steps, the clock before the raise counts instead.
     pub fn follow(&mut self, given: u64, recovers: bool) {
         let waits = *self.waits.get_or_insert(self.now);
         let recovers = recovers | self.owes;
@@ -322,14 +328,15 @@ impl PhysicalClock {
         if !self.has_passed {
             return;
         }
+        let recovered = self.before_raise.take().unwrap_or(given);
         let enough = self.counted >= FEWEST.min(self.members);
         let waited = self.now.saturating_sub(waits) >= PATIENCE * self.bound;
         self.running = self.running.filter(|running| given >= running.begun);
         let running = self.time(self.now);
         let time = match (running, self.median) {
-            (Some(time), _) if recovers => time.max(given),
+            (Some(time), _) if recovers => time.max(recovered),
             (Some(_), _) => return,
-            (None, Some(median)) if enough || waited => at(median, self.now).max(given),
+            (None, Some(median)) if enough || waited => at(median, self.now).max(recovered),
             (None, _) => return,
         };
         if running != Some(time) {
@@ -338,9 +345,15 @@ impl PhysicalClock {
         }
     }
 
+    /// Records that the group's logical clock, which is `given`, may be raised between two steps, to a time that this
+    /// process learned at an unknown moment. The *now* that [passes](PhysicalClock::pass) next may be earlier.
+    pub fn note_raise(&mut self, given: u64) {
+        self.before_raise.get_or_insert(given);
+    }
+
     /// Stops the time, because this process neither leads nor may lead at any moment.
     pub fn stop(&mut self) {
-        (self.running, self.waits, self.owes) = (None, None, false);
+        (self.running, self.waits, self.owes, self.before_raise) = (None, None, false, None);
     }
 
     /// Returns the physical time at `now`, in nanoseconds since 1970, or `None` if it does not run or is beyond 2116.

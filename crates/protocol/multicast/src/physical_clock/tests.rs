@@ -335,3 +335,31 @@ fn a_time_that_is_recovered_within_a_step_counts_from_a_later_one() {
     clock.follow(given + S, false);
     assert_eq!(clock.time(now + MS), Some(given + S));
 }
+
+/// A process begins to lead within a step, reads the time of the next step, and is stopped. Then it orders a time entry,
+/// for a read whose session has learned of a time that another group assigned meanwhile.
+#[test]
+fn a_time_to_which_the_clock_was_raised_between_two_steps_is_not_adopted() {
+    let mut clock = PhysicalClock::new(Duration::from_secs(1), 1);
+    clock.tell(S, NOW + S).expect("sound");
+    clock.pass(S);
+    clock.follow(0, true);
+    clock.pass(S);
+    clock.follow(NOW + S, true);
+    clock.note_raise(NOW + S);
+    let given = NOW + S + 770 * MS;
+    clock.pass(S + MS);
+    clock.follow(given, false);
+    assert_eq!(clock.time(S + MS), Some(NOW + S + MS), "it is not ahead");
+    // The clock before the raise is recovered, and later the whole clock.
+    clock.pass(S + MS);
+    clock.follow(given, true);
+    clock.note_raise(given);
+    clock.note_raise(given + S);
+    clock.pass(S + 2 * MS);
+    clock.follow(given + 2 * S, false);
+    assert_eq!(clock.time(S + 2 * MS), Some(given));
+    clock.pass(S + 3 * MS);
+    clock.follow(given + 2 * S, true);
+    assert_eq!(clock.time(S + 3 * MS), Some(given + 2 * S));
+}

@@ -48,6 +48,8 @@ pub(crate) struct Bed {
     pub(crate) incarnation: u64,
     /// Time between two ticks of a member that nothing wakes.
     pub(crate) tick_ns: u64,
+    /// A member whose steps all have the given time, as if it had not read the clock again.
+    pub(crate) stands_still: Option<(usize, Duration)>,
     /// Time of the next tick of each member, indexed by member.
     ticks: Vec<u64>,
     mutant: Mutant,
@@ -99,6 +101,7 @@ impl Bed {
             padding: 0,
             room: vec![u64::MAX; topology.all_members()],
             tick_ns: TICK_NS,
+            stands_still: None,
             handed: vec![Handed::default(); topology.all_members()],
             world,
             topology,
@@ -173,7 +176,9 @@ impl Bed {
                 let described = &mut self.described[at];
                 let room = &mut self.room[at];
                 let mut log = Log { delivered, described, handed, room, padding: self.padding };
-                let mut worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut log);
+                let still = self.stands_still.filter(|(still, _)| *still == at);
+                let now = still.map_or(Duration::from_nanos(now_ns), |(_, time)| time);
+                let mut worked = member.housekeep() | member.step(now, &mut log);
                 while self.takes_queries
                     && let Some(query) = member.next_query()
                 {

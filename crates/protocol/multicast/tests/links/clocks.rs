@@ -115,3 +115,46 @@ fn group_that_is_an_hour_ahead_does_not_advance_the_other() {
         assert_eq!(delivered.last().map(|(id, _)| *id), Some(both), "member {member}");
     }
 }
+
+/// A member begins to lead in a step, reads the time of its next step, and is stopped for 10 ms. Then it answers a read
+/// whose session has learned of a time that another group assigned meanwhile, so it orders a time entry. The group's
+/// time is not ahead afterwards.
+#[test]
+fn time_entry_that_a_new_leader_orders_between_two_steps_does_not_advance_its_time() {
+    let mut bed = Bed::with_time_entries(&[3], NetworkModel::calm(), 1);
+    bed.members.iter_mut().for_each(|member| member.set_clock_bound(BOUND));
+    run(&mut bed, 20, &[0; 3]);
+    bed.members[1].campaign().expect("it is a member");
+    while !bed.members[1].replica().is_leader() {
+        bed.run(50);
+    }
+    let meanwhile = BEGIN + bed.world.now_ns() + 10 * MS;
+    bed.order_time(1, meanwhile).expect("no other time entry is under way");
+    assert!(bed.members[1].replica().clock() > meanwhile);
+    bed.run(MS / 10);
+    assert_eq!(ahead_ms(&bed, 1), 0);
+    run(&mut bed, 20, &[0; 3]);
+    assert_eq!(ahead_ms(&bed, 1), 0);
+    assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1), "all have delivered the entry");
+}
+
+/// A member is stopped, and begins to lead in the step in which it continues. That step has the time before the stop,
+/// and learns which times the group has assigned meanwhile. The group's time is not ahead afterwards.
+#[test]
+fn member_that_begins_to_lead_in_a_step_that_is_late_is_not_ahead() {
+    let mut bed = bed(&[3]);
+    run(&mut bed, 20, &[0; 3]);
+    bed.stands_still = Some((1, Duration::from_nanos(bed.world.now_ns())));
+    for _ in 0..10 {
+        bed.submit(0, &[0], b"meanwhile").expect("all are connected");
+        bed.run(MS);
+    }
+    bed.members[1].campaign().expect("it is a member");
+    bed.world.wake_at(ProcessId(1), bed.world.now_ns());
+    bed.run(MS);
+    assert!(bed.members[1].replica().is_leader());
+    assert!(bed.members[1].replica().clock() > BEGIN + bed.world.now_ns() - 3 * MS, "it has recovered the last time");
+    bed.stands_still = None;
+    run(&mut bed, 2, &[0; 3]);
+    assert_eq!(ahead_ms(&bed, 1), 0);
+}

@@ -126,6 +126,10 @@ impl<F: Fabric> Member<F> {
     /// [`Replica::order_time`](crate::Replica::order_time). Returns its id if it was ordered. The next
     /// [`step`](Member::step) sends it.
     pub fn order_time<A: Application>(&mut self, not_before: u64, app: &mut A) -> Option<MessageId> {
+        if self.replica.is_leader() {
+            // The caller may have read the next step's time before it learned of `not_before`.
+            self.time.clock.note_raise(self.replica.clock());
+        }
         let ordered = self.with_replica(app, |replica, out| replica.order_time(not_before, out));
         if ordered.is_some() {
             self.gate.disturb();
