@@ -514,6 +514,7 @@ impl<'a> Conductor<'a> {
         if now < self.remembered[self.board.members()[member].group] {
             step.skew = step.skew.within(self.script.bounds.clock_ms);
         }
+        step.skew = step.skew.of_a_process(self.fleet.age_ms(member), self.script.bounds.clock_ms);
         self.log(Order { step, member })?;
         let mut end = |end| self.ends[member].push((now + step.ms, end));
         match step.fault {

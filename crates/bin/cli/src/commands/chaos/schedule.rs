@@ -146,6 +146,13 @@ impl Skew {
         Skew { ahead_ms: self.ahead_ms % (bound_ms as i64 / 4).max(1), ..self }
     }
 
+    /// Limits the drift to what makes the clock of a process of this age wrong by at most a quarter of the bound.
+    /// libfaketime counts a drift from the start of the process.
+    pub(super) fn of_a_process(self, age_ms: u64, bound_ms: u64) -> Self {
+        let most = (bound_ms * 250_000 / (age_ms + CLOCK_MS.1)) as i64;
+        Skew { rate_ppm: self.rate_ppm.clamp(-most, most), ..self }
+    }
+
     /// Returns whether the clock is off by more than the bound.
     pub(super) fn is_wrong(self, bound_ms: u64) -> bool {
         self.ahead_ms.unsigned_abs() > bound_ms
@@ -344,6 +351,18 @@ mod tests {
         assert!(board.can_spare(1));
         board.set(2, 1, State::Restarting);
         assert!((2..5).all(|member| !board.can_spare(member)), "a restarted member counts as down until it is ready");
+    }
+
+    #[test]
+    fn a_drift_makes_no_old_process_wrong_by_more_than_a_quarter_of_the_bound() {
+        let drift = |rate_ppm, age_ms| Skew { ahead_ms: 7, rate_ppm }.of_a_process(age_ms, 1000);
+        assert_eq!(drift(2000, 60_000), Skew { ahead_ms: 7, rate_ppm: 2000 });
+        for rate_ppm in [2000, -2000] {
+            let Skew { rate_ppm: limited, .. } = drift(rate_ppm, 3_600_000);
+            assert_eq!(limited.signum(), rate_ppm.signum());
+            let wrong_us = limited.unsigned_abs() * 3_606;
+            assert!((200_000..=250_000).contains(&wrong_us), "{wrong_us} µs");
+        }
     }
 
     #[test]

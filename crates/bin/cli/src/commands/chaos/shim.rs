@@ -58,7 +58,7 @@ impl Shim {
     /// # Errors
     /// Returns an error if the file of the clock cannot be written.
     pub(super) fn set(&self, name: &str, skew: Option<Skew>) -> Result<(), Failure> {
-        self.write(name, &skew.map_or_else(|| "+0".to_owned(), text))
+        self.write(name, &text(skew.unwrap_or(Skew { ahead_ms: 0, rate_ppm: 0 })))
     }
 
     /// Replaces the file atomically, because it may be read at any time.
@@ -81,11 +81,10 @@ pub(super) fn clean_up(pid: u32) {
     }
 }
 
-/// Returns a skew in the format of libfaketime.
-fn text(skew: Skew) -> String {
-    let Skew { ahead_ms, rate_ppm } = skew;
-    let rate = if rate_ppm == 0 { String::new() } else { format!(" x{:.6}", 1.0 + rate_ppm as f64 / 1e6) };
-    format!("{:+.3}{rate}", ahead_ms as f64 / 1000.0)
+/// Returns a skew in the format of libfaketime. The text always names a rate, because the library otherwise keeps the
+/// last one.
+fn text(Skew { ahead_ms, rate_ppm }: Skew) -> String {
+    format!("{:+.3} x{:.6}", ahead_ms as f64 / 1000.0, 1.0 + rate_ppm as f64 / 1e6)
 }
 
 fn missing(folder: &str) -> Failure {
@@ -97,13 +96,25 @@ fn missing(folder: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use stentor_testutil::TempDir;
+
     use super::*;
 
     #[test]
     fn skews_are_written_as_the_library_reads_them() {
-        assert_eq!(text(Skew { ahead_ms: 3_600_000, rate_ppm: 0 }), "+3600.000");
-        assert_eq!(text(Skew { ahead_ms: -62, rate_ppm: 0 }), "-0.062");
+        assert_eq!(text(Skew { ahead_ms: 3_600_000, rate_ppm: 0 }), "+3600.000 x1.000000");
+        assert_eq!(text(Skew { ahead_ms: -62, rate_ppm: 0 }), "-0.062 x1.000000");
         assert_eq!(text(Skew { ahead_ms: 0, rate_ppm: -500 }), "+0.000 x0.999500");
+    }
+
+    #[test]
+    fn a_corrected_clock_has_the_right_rate_again() {
+        let directory = TempDir::new();
+        let shim = Shim { library: PathBuf::new(), directory: directory.to_path_buf() };
+        shim.set("g1.1", Some(Skew { ahead_ms: 0, rate_ppm: 2000 })).expect("it is written");
+        shim.set("g1.1", None).expect("it is written");
+        let text = fs::read_to_string(shim.file("g1.1"));
+        assert_eq!(text.expect("it was written"), "+0.000 x1.000000", "the library keeps a rate that no text replaces");
     }
 
     #[test]
