@@ -49,11 +49,13 @@ pub(super) fn serial(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceC
     let mut history = History::new();
     let mut sessions = HashMap::new();
     let mut order = Vec::new();
+    let seen = Seen::of(&evidence.calls);
     for called in &evidence.calls {
         let next = sessions.len() as u64;
         let session = *sessions.entry(called.session.as_str()).or_insert(next);
-        let place = place(called, agreed);
-        let call = call(called, session, place, evidence.complete);
+        let shown = place(called, agreed);
+        let place = shown.map(|shown| seen.place(called, shown, agreed));
+        let call = call(called, session, (shown, place), evidence.complete);
         count(called, counts);
         let number = history.push(call).map_err(|error| format!("call {}: {error}", called.call))?;
         let takes_part = match &history.calls()[number].outcome {
@@ -88,7 +90,50 @@ fn place(called: &Called, agreed: &Agreed) -> Option<Place> {
     }
 }
 
-fn call(called: &Called, session: u64, place: Option<Place>, complete: bool) -> Call {
+/// The latest times that sessions have seen.
+struct Seen<'a>(HashMap<&'a str, Vec<(u64, u64)>>);
+
+impl<'a> Seen<'a> {
+    fn of(calls: &'a [Called]) -> Self {
+        let mut sessions: HashMap<&str, Vec<(u64, u64)>> = HashMap::new();
+        for called in calls {
+            if let Some((at, How::Answered { place, .. })) = &called.end {
+                sessions.entry(&called.session).or_default().push((*at, place.time));
+            }
+        }
+        for answers in sessions.values_mut() {
+            answers.sort_unstable();
+            let mut latest = 0;
+            answers.iter_mut().for_each(|(_, time)| {
+                latest = latest.max(*time);
+                *time = latest;
+            });
+        }
+        Seen(sessions)
+    }
+
+    /// Returns the place of a call in the serial order. `shown` is the last place in its answer.
+    ///
+    /// A read at a leader follows the latest time that its session had seen. A new leader may have reached this time
+    /// without a command, because its clock begins at the recovered time. The read then has this time, provided that
+    /// the next command of the group is later.
+    fn place(&self, called: &Called, shown: Place, agreed: &Agreed) -> Place {
+        if called.kind != CallKind::Leader {
+            return shown;
+        }
+        let answers = self.0.get(called.session.as_str()).map_or(&[][..], Vec::as_slice);
+        let known = answers.partition_point(|(at, _)| *at <= called.at);
+        let seen = known.checked_sub(1).map_or(0, |last| answers[last].1);
+        let group = called.to.first().and_then(|group| agreed.groups.get(usize::from(*group)));
+        let next = group.and_then(|group| group.places.range(shown.index + 1..).next());
+        let is_missing = next.is_some_and(|(_, (next, _))| next.time <= seen);
+        if seen > shown.time && !is_missing { Place { time: seen, of: u16::MAX, ..shown } } else { shown }
+    }
+}
+
+/// Returns the call as the checker judges it. `shown` is the last place in its answer, and `place` its place in the
+/// serial order.
+fn call(called: &Called, session: u64, (shown, place): (Option<Place>, Option<Place>), complete: bool) -> Call {
     let position = |place: Place| Position { time: place.time, group: Group(place.of) };
     let kind = match called.kind {
         CallKind::Command => Kind::Command,
@@ -98,10 +143,10 @@ fn call(called: &Called, session: u64, place: Option<Place>, complete: bool) -> 
         CallKind::Local => Kind::Local,
     };
     let outcome = match &called.end {
-        Some((at, How::Answered { place, replies })) => Outcome::Answered {
+        Some((at, How::Answered { replies, .. })) => Outcome::Answered {
             at: *at,
             replies: replies.iter().map(|(group, reply)| (Group(*group), reply.clone().into_bytes())).collect(),
-            position: Some(position(*place)),
+            position: place.map(position),
         },
         Some((_, How::NotApplied(_))) => Outcome::NotApplied,
         // No call is in flight any more.
@@ -113,7 +158,7 @@ fn call(called: &Called, session: u64, place: Option<Place>, complete: bool) -> 
         generation: called.life.into(),
         submitted: called.at,
         groups: called.to.iter().map(|group| Group(*group)).collect(),
-        operation: format!("{}@{}", called.operation, place.map_or(0, |place| place.time)).into_bytes(),
+        operation: format!("{}@{}", called.operation, shown.map_or(0, |shown| shown.time)).into_bytes(),
         kind,
         outcome,
         observed: Vec::new(),

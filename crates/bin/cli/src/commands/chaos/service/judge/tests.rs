@@ -84,6 +84,19 @@ impl World {
         self.records.push(ClientRecord::End { at, call, how });
     }
 
+    /// Reads at a new leader whose recovered clock has reached the time that the client has seen, so that it orders no
+    /// time entry.
+    fn read_at_new_leader(&mut self, group: u16, query: &str) {
+        let (entries, kind) = (self.index, CallKind::Local);
+        self.read(group, kind, query);
+        assert_eq!(self.index, entries);
+        let begin = self.records.iter_mut().rev().find_map(|record| match record {
+            ClientRecord::Begin { kind, .. } => Some(kind),
+            _ => None,
+        });
+        *begin.expect("the read has begun") = CallKind::Leader;
+    }
+
     fn timer(&mut self, group: u16, lease: u64) {
         let (of, time) = (usize::from(group), self.at());
         let place = self.place(of, time);
@@ -169,6 +182,33 @@ fn stale_read_at_the_leader_is_found() {
         last.end = Some((*at, How::Answered { place: *place, replies: replies.clone() }));
     };
     wrong(stale, &["V2"], "g0");
+}
+
+/// The answer contains a place before the time that the session has seen in another group. It is right unless it lacks
+/// a command up to that time.
+#[test]
+fn read_at_a_new_leader_may_show_an_earlier_place_than_the_session_has_seen() {
+    let world = |is_stale: bool| {
+        let mut world = World::default();
+        world.command(&[1], "put 1");
+        world.read(0, CallKind::Leader, "sum");
+        let (before, missed) = (world.values[1].clone(), world.members[1].len());
+        if is_stale {
+            world.command(&[1], "put 2");
+        }
+        world.command(&[0], "put 1");
+        let (now, missed) = (world.values[1].clone(), world.members[1].split_off(missed));
+        if is_stale {
+            world.values[1] = before;
+        }
+        world.read_at_new_leader(1, "sum");
+        world.values[1] = now;
+        world.members[1].extend(missed);
+        world.command(&[1], "put 3");
+        world.evidence()
+    };
+    assert_eq!(verdicts(&world(false)), (Vec::new(), String::new()));
+    assert_eq!(verdicts(&world(true)).0, ["V2"]);
 }
 
 #[test]
