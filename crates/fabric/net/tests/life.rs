@@ -205,7 +205,7 @@ fn every_grant_is_reported_to_the_transport() {
     assert_eq!(pairing.at(A).transport.granted, [(B, 9); 2]);
 }
 
-/// What a closed end has sent may arrive after a later grant, while this end is not broken yet.
+/// Packets of a closed end may arrive after the peer's next grant, as long as this end is not broken.
 #[test]
 fn transport_hears_of_a_closed_end_before_later_grants() {
     let mut pairing = Pairing::new(|_| {});

@@ -37,8 +37,8 @@ pub trait Transport {
     /// Returns the next end that broke by itself, once per life. All its outstanding completions can be polled.
     fn next_broken(&mut self) -> Option<QpId>;
 
-    /// Records that the peer has closed the end to which an end is connected. What the peer sent before may still
-    /// arrive. The peer's revocations from before the close have been processed, and its later grants have not.
+    /// Records that the peer has closed its end of a connection. Packets that the peer sent before may still arrive. The
+    /// peer's revocations from before the close have been processed. Its later grants have not.
     fn withdrawn(&mut self, qp: QpId) {
         let _ = qp;
     }
