@@ -32,6 +32,7 @@ pub struct ChildProcess {
     pub name: String,
     /// Number of the life, from 1.
     pub life: u32,
+    started: Instant,
     child: Child,
     /// `true` once the process was killed or has ended as intended.
     pub over: bool,
@@ -66,13 +67,19 @@ impl ChildProcess {
             }
         };
         command.stdin(Stdio::piped()).stdout(stream("out")?).stderr(stream("err")?);
+        let started = Instant::now();
         let child = command.process_group(0).spawn().map_err(|error| unstarted(&error))?;
-        Ok(ChildProcess { name: name.to_owned(), life, child, over: false })
+        Ok(ChildProcess { name: name.to_owned(), life, started, child, over: false })
     }
 
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Returns the time since the process was started.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Kills the process with SIGKILL and waits until it has exited.

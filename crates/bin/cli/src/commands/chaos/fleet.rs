@@ -29,20 +29,17 @@ pub(super) struct Fleet<'a> {
     /// The library that makes clocks wrong, if the run has the fault `clock`.
     shim: Option<Shim>,
     members: Vec<ChildProcess>,
-    /// The times at which the members' present processes were started.
-    begun: Vec<Instant>,
 }
 
 impl<'a> Fleet<'a> {
     /// Starts every member.
     pub(super) fn start(scene: &'a Scene, script: &Script<'a>, names: &[String]) -> Result<Self, Failure> {
         let shim = script.faults.contains(&Fault::Clock).then(|| Shim::find(scene.path())).transpose()?;
-        let mut fleet = Fleet { scene, args: script.args, shim, members: Vec::new(), begun: Vec::new() };
+        let mut fleet = Fleet { scene, args: script.args, shim, members: Vec::new() };
         for name in names {
             // Members that were started before a failure end when the fleet is dropped.
             let running = fleet.spawn(name, 1, true)?;
             fleet.members.push(running);
-            fleet.begun.push(Instant::now());
         }
         Ok(fleet)
     }
@@ -95,14 +92,14 @@ impl<'a> Fleet<'a> {
 
     /// Returns the age of a member's process, in milliseconds.
     pub(super) fn age_ms(&self, member: usize) -> u64 {
-        self.begun[member].elapsed().as_millis() as u64
+        self.members[member].age().as_millis() as u64
     }
 
     /// Starts a member that has no process.
     pub(super) fn restart(&mut self, member: usize, operations: bool) -> Result<(), Failure> {
         let ChildProcess { name, life, .. } = &self.members[member];
         let running = self.spawn(name, life + 1, operations)?;
-        (self.members[member], self.begun[member]) = (running, Instant::now());
+        self.members[member] = running;
         Ok(())
     }
 
