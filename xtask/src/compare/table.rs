@@ -20,10 +20,10 @@ const NATS: Needs = Needs {
     sources: &["compare/nats", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
 
-/// The programs that the measurement of an etcd cluster needs. The crate of etcd's client generates code with `protoc`
+/// The things that the measurement of an etcd cluster needs. The crate of etcd's client generates code with `protoc`
 /// when it is built.
 const ETCD: Needs = Needs {
-    things: &["etcd", "protoc", "ip", "unshare"],
+    things: &["etcd", "protoc", "google/protobuf/descriptor.proto", "ip", "unshare"],
     sources: &["compare/etcd", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
 

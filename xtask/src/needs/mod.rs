@@ -68,6 +68,7 @@ const THINGS: &[Thing] = &[
     program("nats-server", "nats-server"),
     program("etcd", "etcd-server"),
     program("protoc", "protobuf-compiler"),
+    file("google/protobuf/descriptor.proto", &["/usr/include/google/protobuf/descriptor.proto"], "libprotobuf-dev"),
     program("redis-server", "redis-server"),
     program("redis-benchmark", "redis-tools"),
     program("python3", "python3"),
