@@ -104,8 +104,10 @@ struct Switched {
     copies: u64,
 }
 
-/// Checks that every property holds for every seed.
+/// Checks that every property holds for every seed, and that the command has no mutants.
 pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
+    let listed = Command::new(programs::stentor(context)?).args(["sim", "multicast", "--plants"]).output()?;
+    ensure!(listed.status.code() == Some(2), "the command has mutants: `sim --plants` ended with {}", listed.status);
     simulate(context, "multicast", SEEDS)?;
     Ok(Outcome::Passed)
 }

@@ -13,6 +13,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+/// The features of all programs and tests that steps build without optimisation: the mutants, which a test selects by
+/// name, and the election by ZooKeeper. Optimised programs have no such features, apart from the one that searches for
+/// mutants.
+pub(crate) const FEATURES: &str = "stentor-cli/plants,stentor-cli/zookeeper,stentor/plants";
+
 /// The environment of the steps.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -67,10 +72,15 @@ impl Context {
         command
     }
 
-    /// Returns the command `cargo test` for these test targets of all crates, built as parts of the whole workspace:
-    /// see `programs`.
+    /// Returns the cargo command of this name for the whole workspace, without optimisation, with [`FEATURES`]. If a
+    /// crate were built alone or with other features, cargo would compile all crates again.
+    pub(crate) fn debug(&self, command: &str) -> Command {
+        self.cargo([command, "--workspace", "--features", FEATURES])
+    }
+
+    /// Returns the command `cargo test` for these test targets of all crates: see [`debug`](Self::debug).
     pub(crate) fn test(&self, targets: &[&str]) -> Command {
-        let mut command = self.cargo(["test", "--workspace"]);
+        let mut command = self.debug("test");
         command.args(targets.iter().flat_map(|target| ["--test", target]));
         command
     }

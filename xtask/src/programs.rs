@@ -65,7 +65,7 @@ fn optimised(context: &Context, profile: Profile, flags: &[&str]) -> Result<Path
     executable(command.args(what).args(flags), "crates/bin/cli", "stentor")
 }
 
-/// Returns the command that tests use, without optimisation.
+/// Returns the command that tests use, without optimisation and with mutants.
 pub(crate) fn debug_stentor(context: &Context) -> Result<PathBuf> {
     executable(context.test(&["cli"]).arg("--no-run"), "crates/bin/cli", "stentor")
 }
@@ -80,7 +80,7 @@ pub(crate) fn store(context: &Context, optimised: bool) -> Result<PathBuf> {
 
 /// Returns the program of a folder in `examples` that its tests use.
 pub(crate) fn example(context: &Context, folder: &str, name: &str) -> Result<PathBuf> {
-    executable(&mut context.cargo(["build", "--workspace", "--bin", name]), &format!("examples/{folder}"), name)
+    executable(context.debug("build").args(["--bin", name]), &format!("examples/{folder}"), name)
 }
 
 /// Returns a test of a folder in `crates` as a program.

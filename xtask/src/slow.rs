@@ -30,8 +30,8 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         }
     }
     let command = || {
-        let mut command = context.cargo(["test", "--workspace", "--no-fail-fast"]);
-        command.args(&targets).args(["--", "--ignored", "--exact"]).args(&tests);
+        let mut command = context.debug("test");
+        command.arg("--no-fail-fast").args(&targets).args(["--", "--ignored", "--exact"]).args(&tests);
         command
     };
     let (good, text) = capture(command().arg("--list"))?;

@@ -1,15 +1,9 @@
 //! The steps of `cargo xtask test`, in the order in which they run.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 use crate::cargo::{Context, run};
-use crate::source::rust_files;
 use crate::step::{Component, Outcome, Step};
-use crate::workspace::{Package, Workspace};
 use crate::{
     api, bindings, book, campaign, chaos, failover, features, layers, lengths, licences, loom, modules, ofi, oracle,
     programs, prose, purity, roce, services, slow, unsafety, verbs, zookeeper,
@@ -27,7 +21,7 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "clippy", what: "clippy on all targets, warnings denied", run: clippy },
     Step {
         name: "clippy-plants",
-        what: "clippy on all targets with the mutants compiled in, warnings denied",
+        what: "clippy on all targets with the mutants and the election by ZooKeeper compiled in, warnings denied",
         run: clippy_plants,
     },
     Step {
@@ -42,13 +36,8 @@ pub(crate) const TEST: &[Step] = &[
         what: "protocols do no I/O, start no threads, read no clock, draw no random numbers",
         run: purity::step,
     },
-    Step { name: "tests", what: "all tests of all crates", run: tests },
+    Step { name: "tests", what: "all tests of all crates, with the mutants compiled in", run: tests },
     Step { name: "slow", what: "the tests that take seconds and that plain `cargo test` ignores", run: slow::step },
-    Step {
-        name: "tests-plants",
-        what: "the tests that mention mutants, with the mutants compiled in",
-        run: tests_plants,
-    },
     Step {
         name: "model",
         what: "model checks: every order of three messages, a leader change and a crash, and of four messages of a channel",
@@ -208,19 +197,8 @@ fn clippy(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Returns the arguments that build the workspace with the feature `plants` in the crates that have it.
-fn planted(workspace: &Workspace) -> Vec<String> {
-    let features = with_plants(workspace).flat_map(|p| ["--features".into(), format!("{}/plants", p.name)]);
-    ["--workspace".into()].into_iter().chain(features).collect()
-}
-
-fn with_plants(workspace: &Workspace) -> impl Iterator<Item = &Package> {
-    workspace.members().filter(|package| package.features.contains_key("plants"))
-}
-
 fn clippy_plants(context: &Context) -> Result<Outcome> {
-    let mut command = context.cargo(["clippy", "--all-targets"]);
-    run(command.args(planted(&Workspace::load(context)?)).args(["--", "-D", "warnings"]))?;
+    run(context.debug("clippy").args(["--all-targets", "--", "-D", "warnings"]))?;
     Ok(Outcome::Passed)
 }
 
@@ -234,7 +212,7 @@ fn docs(context: &Context) -> Result<Outcome> {
 }
 
 fn tests(context: &Context) -> Result<Outcome> {
-    run(&mut context.cargo(["test", "--workspace", "--no-fail-fast"]))?;
+    run(context.debug("test").arg("--no-fail-fast"))?;
     Ok(Outcome::Passed)
 }
 
@@ -244,41 +222,6 @@ fn operators(context: &Context) -> Result<Outcome> {
     cells.args(["--", "--ignored", "--test-threads", "4", "limits::", "streams::", "broken::"]);
     run(&mut cells)?;
     Ok(Outcome::Passed)
-}
-
-/// The test target of the command, and the part of it that uses mutants.
-const COMMAND: (&str, &str) = ("cli", "sim::");
-
-/// Runs the tests that mention mutants. All other tests have run without mutants.
-fn tests_plants(context: &Context) -> Result<Outcome> {
-    let workspace = Workspace::load(context)?;
-    let mut tests = BTreeSet::new();
-    for target in with_plants(&workspace).flat_map(|package| &package.targets) {
-        if target.kind.iter().any(|kind| kind == "test") && mentions_plants(&target.src_path)? {
-            tests.insert(target.name.as_str());
-        }
-    }
-    ensure!(tests.remove(COMMAND.0), "the command's tests do not mention mutants");
-    let flags = planted(&workspace);
-    run(context.cargo(["test"]).args(&flags).args(tests.iter().flat_map(|test| ["--test", test])))?;
-    let command = || {
-        let mut command = context.cargo(["test"]);
-        command.args(&flags).args(["--test", COMMAND.0, "--", COMMAND.1]);
-        command
-    };
-    programs::ensure_some(&mut command())?;
-    run(&mut command())?;
-    Ok(Outcome::Passed)
-}
-
-/// Returns whether a test mentions mutants. A test is a file, or `main.rs` with all files beside and below it.
-fn mentions_plants(root: &Path) -> Result<bool> {
-    const FEATURE: &str = "feature = \"plants\"";
-    if root.file_name().is_some_and(|name| name == "main.rs") {
-        let folder = root.parent().unwrap_or(root);
-        return Ok(rust_files(folder, folder)?.iter().any(|source| source.text.contains(FEATURE)));
-    }
-    Ok(fs::read_to_string(root).with_context(|| root.display().to_string())?.contains(FEATURE))
 }
 
 /// The model checks of the crates. They are optimised, because they would take an hour otherwise.
@@ -313,12 +256,33 @@ fn miri(context: &Context) -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::cargo::FEATURES;
+    use crate::workspace::Workspace;
 
     #[test]
     fn steps_that_run_two_at_a_time_are_neighbours_in_the_same_order() {
         let first = TEST.iter().position(|step| step.name == PAIRED[0]).expect("a step");
         let neighbours: Vec<_> = TEST.iter().skip(first).take(PAIRED.len()).map(|step| step.name).collect();
         assert_eq!(neighbours, PAIRED);
+    }
+
+    #[test]
+    fn tests_are_built_with_the_mutants_of_every_crate() {
+        let workspace = Workspace::load(&Context::new()).unwrap();
+        let mut left: Vec<String> = FEATURES.split(',').map(str::to_owned).collect();
+        let mut enabled = BTreeSet::new();
+        while let Some(feature) = left.pop() {
+            let (name, of_it) = feature.split_once('/').expect("a feature of a crate");
+            let package = workspace.members().find(|package| package.name == name);
+            let implied = package.and_then(|package| package.features.get(of_it)).into_iter().flatten();
+            left.extend(implied.filter(|other| other.contains('/')).cloned());
+            enabled.insert(feature);
+        }
+        let with_mutants = workspace.members().filter(|package| package.features.contains_key("plants"));
+        let wanted: BTreeSet<_> = with_mutants.map(|package| format!("{}/plants", package.name)).collect();
+        assert!(wanted.len() > 5 && wanted.is_subset(&enabled), "{wanted:?} are not all in {enabled:?}");
     }
 }

@@ -41,6 +41,7 @@ pub(crate) struct Package {
     /// The libraries, binaries and tests.
     pub targets: Vec<Target>,
     /// The features.
+    #[cfg(test)]
     pub features: BTreeMap<String, Vec<String>>,
     manifest_path: PathBuf,
 }

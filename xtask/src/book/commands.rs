@@ -22,7 +22,7 @@ const AROUND: &str = "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\nset
 pub(super) fn run_all(context: &Context, pages: &[Page]) -> Result<usize> {
     let mut count = 0;
     // Pages also start the library's examples. `cargo test` builds the examples only if it builds all tests.
-    run(&mut context.cargo(["build", "--workspace", "--examples"]))?;
+    run(context.debug("build").arg("--examples"))?;
     let programs = programs::debug_stentor(context)?.parent().context("a folder of programs")?.to_owned();
     for page in pages {
         let blocks = blocks(&page.text).with_context(|| page.path.display().to_string())?;

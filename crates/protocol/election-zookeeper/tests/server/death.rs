@@ -34,6 +34,7 @@ impl Group {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn next_candidate_leads_after_the_session_of_a_killed_leader() {
     let server = Zookeeper::start();
     let mut took = Vec::new();
@@ -55,6 +56,7 @@ fn next_candidate_leads_after_the_session_of_a_killed_leader() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn stopped_leader_is_replaced_and_resigns_when_it_resumes() {
     let server = Zookeeper::start();
     let (mut process, mut group) = scene(&server, "/stentor/stop", SESSION);
@@ -78,6 +80,7 @@ fn stopped_leader_is_replaced_and_resigns_when_it_resumes() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn restarted_process_does_not_wait_for_its_old_session() {
     let server = Zookeeper::start();
     let session = Duration::from_secs(20);

@@ -144,29 +144,34 @@ fn sees_through(port: u16, impostor: Option<Impostor>, clues: &[&str]) {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn impostor_that_refuses_connections() {
     sees_through(free_port(), None, &["refuses connections: is ZooKeeper running there?"]);
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn impostor_that_answers_nonsense() {
     let impostor = Impostor::start(chatter);
     sees_through(impostor.port, Some(impostor), &["sends an unknown answer"]);
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn impostor_that_is_silent() {
     let impostor = Impostor::start(silence);
     sees_through(impostor.port, Some(impostor), &["accepts connections and is silent"]);
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn impostor_that_hangs_up() {
     let impostor = Impostor::start(hang_up);
     sees_through(impostor.port, Some(impostor), &["closes the connection"]);
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn impostor_that_grants_a_session_and_lies() {
     let impostor = Impostor::start(liar);
     let port = impostor.port;

@@ -12,6 +12,7 @@ use crate::zookeeper::Zookeeper;
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn candidate_watches_its_predecessor_and_only_the_next_wakes() {
     let server = Zookeeper::start();
     let mut group = Group::in_line(5, &[&server.address()], "/stentor/herd", LONG);
@@ -36,6 +37,7 @@ fn candidate_watches_its_predecessor_and_only_the_next_wakes() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn candidate_that_leaves_in_the_middle_changes_nothing() {
     let server = Zookeeper::start();
     let mut group = Group::in_line(4, &[&server.address()], "/stentor/middle", LONG);
@@ -52,6 +54,7 @@ fn candidate_that_leaves_in_the_middle_changes_nothing() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn leadership_goes_to_the_named_successor_only() {
     let server = Zookeeper::start();
     let mut group = Group::in_line(4, &[&server.address()], "/stentor/hand", LONG);
@@ -82,6 +85,7 @@ fn leadership_goes_to_the_named_successor_only() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn unwilling_candidate_leaves_and_witnessed_ballots_are_exceeded() {
     let server = Zookeeper::start();
     let mut group = Group::in_line(2, &[&server.address()], "/stentor/stand", Duration::from_secs(3));
@@ -98,6 +102,7 @@ fn unwilling_candidate_leaves_and_witnessed_ballots_are_exceeded() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn candidate_without_polls_leaves_the_line() {
     let server = Zookeeper::start();
     let session = Duration::from_millis(1500);
@@ -115,6 +120,7 @@ fn candidate_without_polls_leaves_the_line() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn larger_epoch_and_foreign_nodes_are_tolerated() {
     let server = Zookeeper::start();
     let mut stranger = config(0, &[&server.address()], "/stentor/foreign", LONG);

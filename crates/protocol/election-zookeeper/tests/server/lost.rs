@@ -9,6 +9,7 @@ use crate::candidate::{Candidate, Group, config};
 use crate::zookeeper::{Zookeeper, free_port};
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn server_restart_within_the_session_changes_nothing() {
     let server = Zookeeper::start();
     let session = Duration::from_secs(30);
@@ -36,6 +37,7 @@ fn server_restart_within_the_session_changes_nothing() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn leader_resigns_during_a_long_outage_and_a_new_one_is_elected() {
     let mut server = Zookeeper::start();
     let session = Duration::from_secs(1);
@@ -54,6 +56,7 @@ fn leader_resigns_during_a_long_outage_and_a_new_one_is_elected() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn leader_of_a_silent_server_resigns_before_the_client_times_out() {
     let server = Zookeeper::start();
     let session = Duration::from_secs(3);
@@ -67,6 +70,7 @@ fn leader_of_a_silent_server_resigns_before_the_client_times_out() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn epochs_do_not_decrease_on_a_server_without_them() {
     let mut old = Zookeeper::start();
     let session = Duration::from_secs(1);
@@ -97,6 +101,7 @@ fn epochs_do_not_decrease_on_a_server_without_them() {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn epochs_do_not_decrease_after_data_loss() {
     let server = Zookeeper::start();
     let address = server.address();
@@ -142,6 +147,7 @@ fn usurp(address: &str, path: &str) -> (tokio::runtime::Runtime, Client) {
 }
 
 #[test]
+#[ignore = "needs ZooKeeper: `cargo xtask test --only zookeeper`"]
 fn foreign_node_with_the_same_name_is_detected_after_reconnection() {
     let server = Zookeeper::start();
     let root = "/stentor/usurped";

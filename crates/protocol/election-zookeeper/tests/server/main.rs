@@ -1,7 +1,7 @@
 //! Tests against a real ZooKeeper server, which the tests start and stop themselves. They need the Debian package
 //! `zookeeper`.
 //!
-//! Run `cargo xtask test --only zookeeper`, or `cargo test -p stentor-election-zookeeper --features server-tests`.
+//! Run `cargo xtask test --only zookeeper`, which installs the package.
 
 mod candidate;
 mod child;
