@@ -38,13 +38,13 @@ pub(super) fn create(switch: &mut Switch, sender: Ipv4Addr, receivers: &[Ipv4Add
 
 /// Returns a packet of rank 0 to the switch, which begins with its IP header, and the offset after its UDP header.
 fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u8]) -> (Vec<u8>, usize) {
-    let envelope = Envelope::plain(from.into(), PORT, to.into()).expect("one family");
+    let envelope = Envelope::plain(from.into(), PORT, to.into()).expect("both addresses have one family");
     let mut bth = Bth::new(Switch::vrqpn(GID, 0), psn);
     bth.ack_req = true;
     let repr = Repr { bth, headers: Headers::Rc(message), payload_bytes: payload.len() };
     let outer = envelope.header_bytes();
     let mut bytes = vec![0; outer + repr.packet_bytes()];
-    envelope.emit_packet(&repr, payload, &mut bytes).expect("room");
+    envelope.emit_packet(&repr, payload, &mut bytes).expect("the buffer has room");
     (bytes, outer)
 }
 

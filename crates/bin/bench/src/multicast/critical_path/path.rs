@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn the_path_is_the_longest_by_dependency_not_the_sum() {
         // The sum of all work would be 100 + 200 + 150 + 280 + 290.
-        let steps = path(&messages(260.0)).expect("all deliver");
+        let steps = path(&messages(260.0)).expect("all members deliver");
         assert_eq!(steps, [(CLIENT, 100.0), (0, 300.0), (1, 580.0), (0, 730.0)]);
-        let steps = path(&messages(900.0)).expect("all deliver");
+        let steps = path(&messages(900.0)).expect("all members deliver");
         assert_eq!(steps, [(CLIENT, 100.0), (0, 300.0), (2, 1200.0)], "another member is the last");
     }
 
@@ -153,7 +153,7 @@ mod tests {
         let mut messages = messages(260.0);
         // The leader is busy with other work when the acknowledgement arrives at 580.
         messages[0][0].outputs.push((Output::Write(Write { from: 0, to: CLIENT, nth: 0 }), 1000.0));
-        let steps = path(&messages).expect("all deliver");
+        let steps = path(&messages).expect("all members deliver");
         assert_eq!(steps, [(CLIENT, 100.0), (0, 1250.0)]);
     }
 
@@ -161,7 +161,7 @@ mod tests {
     fn unwritten_inputs_are_ignored_and_missing_deliveries_are_noticed() {
         let mut messages = messages(260.0);
         messages[1][0].inputs.push(Write { from: 2, to: 1, nth: 5 });
-        assert_eq!(path(&messages).expect("all deliver").last(), Some(&(0, 730.0)));
+        assert_eq!(path(&messages).expect("all members deliver").last(), Some(&(0, 730.0)));
         messages[2][0].outputs.remove(0);
         assert_eq!(path(&messages), None);
     }
