@@ -13,7 +13,7 @@ use crate::cluster::{Running, SMALL};
 use crate::support::{Scratch, run, stentor};
 
 fn rows(document: &Value) -> &[Value] {
-    document["rows"].as_array().expect("rows")
+    document["rows"].as_array().expect("the document has rows")
 }
 
 #[test]

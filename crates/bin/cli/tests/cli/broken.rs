@@ -34,7 +34,7 @@ impl Broken {
         // Members outlive the script and would hold its pipes open, so its output goes into files.
         let out = |end: &str| fs::File::create(self.0.path(end)).expect("a file for what the script prints");
         let status = command.stdout(out("out")).stderr(out("err")).status().expect("bash runs");
-        let read = |end: &str| fs::read(self.0.path(end)).expect("what the script printed");
+        let read = |end: &str| fs::read(self.0.path(end)).expect("the output of the script is readable");
         ran(&std::process::Output { status, stdout: read("out"), stderr: read("err") })
     }
 
@@ -44,7 +44,7 @@ impl Broken {
             fs::read_dir(self.0.path("cluster")).expect("the cluster's directory").map(|entry| entry.unwrap().path());
         let logs = files.filter(|path| path.extension().is_some_and(|end| end == "err"));
         let all = [self.0.path("out"), self.0.path("err")].into_iter().chain(logs);
-        all.map(|path| fs::read_to_string(path).expect("text")).collect()
+        all.map(|path| fs::read_to_string(path).expect("the file is readable text")).collect()
     }
 }
 

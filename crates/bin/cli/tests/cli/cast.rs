@@ -68,7 +68,7 @@ fn lines_are_delivered_once_and_in_order_although_the_leader_is_killed() {
     });
     running.until("g1.1", "out", |text| text.contains("line 100"));
     let leads = |name: &&str| running.read(name, "err").contains(&format!("{name} leads"));
-    let leader = names.into_iter().find(leads).expect("somebody leads");
+    let leader = names.into_iter().find(leads).expect("a member leads");
     running.signal(leader, Signal::KILL);
     lines.join().unwrap();
     let cast = crate::support::ran(&cast.wait_with_output().unwrap());

@@ -170,7 +170,7 @@ fn signalled(scratch: &Scratch, signal: Signal) -> (Option<i32>, String, Vec<i32
     while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let status = child.try_wait().unwrap().expect("it ends");
+    let status = child.try_wait().unwrap().expect("the command ends after the signal");
     let output = child.wait_with_output().unwrap();
     (status.code(), String::from_utf8(output.stdout).unwrap(), members)
 }

@@ -97,24 +97,24 @@ impl Running {
     }
 
     pub(crate) fn signal(&mut self, name: &str, signal: Signal) -> Option<i32> {
-        let at = self.nodes.iter().position(|(n, _)| n == name).expect("it was started");
+        let at = self.nodes.iter().position(|(n, _)| n == name).expect("the node was started");
         let (_, mut child) = self.nodes.remove(at);
         kill_process(Pid::from_child(&child), signal).unwrap();
         child.wait().unwrap().code()
     }
 
     pub(crate) fn end_input(&mut self, name: &str) {
-        let (_, child) = self.nodes.iter_mut().find(|(n, _)| n == name).expect("it was started");
+        let (_, child) = self.nodes.iter_mut().find(|(n, _)| n == name).expect("the node was started");
         drop(child.stdin.take());
     }
 
     pub(crate) fn pid(&self, name: &str) -> u32 {
-        self.nodes.iter().find(|(n, _)| n == name).expect("it was started").1.id()
+        self.nodes.iter().find(|(n, _)| n == name).expect("the node was started").1.id()
     }
 
     /// Sends a signal to a member that keeps running or is stopped by it.
     pub(crate) fn interrupt(&self, name: &str, signal: Signal) {
-        let (_, child) = self.nodes.iter().find(|(n, _)| n == name).expect("it was started");
+        let (_, child) = self.nodes.iter().find(|(n, _)| n == name).expect("the node was started");
         kill_process(Pid::from_child(child), signal).unwrap();
     }
 
@@ -454,7 +454,7 @@ pub(crate) fn led(running: &Running) -> Vec<String> {
 fn stopped_member_is_shown_as_silent() {
     let running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
-    let leader = led(&running).pop().expect("somebody leads");
+    let leader = led(&running).pop().expect("a member leads");
     let other = ["g1.1", "g1.2", "g1.3"].into_iter().find(|name| *name != leader).unwrap();
     running.interrupt(other, Signal::STOP);
     let shown = run(["leader", "show", "--json"].map(str::to_owned).into_iter().chain(running.meeting()));
@@ -516,7 +516,7 @@ fn lost_majority_is_reported_by_remaining_members_and_leader_show() {
         running.until(name, "err", |text| text.contains("all members are connected"));
     }
     show_until(&running, "all work", 0, |text| text.contains("3 of its 3 members stand by it\n"));
-    let leader = led(&running).pop().expect("somebody leads");
+    let leader = led(&running).pop().expect("a member leads");
     let others: Vec<_> = ["g1.1", "g1.2", "g1.3"].into_iter().filter(|name| *name != leader).collect();
     running.interrupt(others[0], Signal::STOP);
     let silent = format!("{} does not answer", others[0]);
@@ -545,7 +545,7 @@ fn stopped_majority_is_reported_missing_once_and_back_once() {
         running.until(name, "err", |text| text.contains("all members are connected"));
     }
     show_until(&running, "all work", 0, |text| text.contains("3 of its 3 members stand by it\n"));
-    let leader = led(&running).pop().expect("somebody leads");
+    let leader = led(&running).pop().expect("a member leads");
     let others: Vec<_> = ["g1.1", "g1.2", "g1.3"].into_iter().filter(|name| *name != leader).collect();
     others.iter().for_each(|name| running.interrupt(name, Signal::STOP));
     let lost = "g1 has lost its majority: 1 of its 3 members answer, 2 have to";

@@ -51,7 +51,7 @@ fn impossible_moves_are_refused() {
     ask(&running, &["leader", "move", "--to", "g9.1"]).refused(&["no process `g9.1`"]);
     ask(&running, &["leader", "move", "--to", "c0"]).refused(&["`c0` is a client"]);
     ask(&running, &["leader", "show", "--group", "g7"]).refused(&["no group `g7`"]);
-    let leader = led(&running).pop().expect("somebody leads");
+    let leader = led(&running).pop().expect("a member leads");
     let other = ["g1.1", "g1.2", "g1.3"].into_iter().find(|name| *name != leader).unwrap();
     running.signal(other, Signal::KILL);
     let shown = ask(&running, &["leader", "show", "--json"]).document("leader-show");
@@ -87,7 +87,7 @@ fn young_group_moves_its_leader_and_a_stopping_leader_hands_over() {
     for name in names {
         running.until(name, "err", |text| text.contains("all members are connected"));
     }
-    let leader = led(&running).pop().expect("somebody leads");
+    let leader = led(&running).pop().expect("a member leads");
     let other = names.into_iter().find(|name| *name != leader).unwrap();
     let moved = run(["leader", "move", "--to", other].map(str::to_owned).into_iter().chain(running.meeting()));
     assert_eq!(moved.code, 0, "{}", moved.stderr);

@@ -57,7 +57,7 @@ impl Counters {
 
     fn counter(&self) -> Command {
         let own = std::env::current_exe().expect("this program");
-        let built = own.ancestors().nth(2).expect("it lies in `deps`").join("examples/counter");
+        let built = own.ancestors().nth(2).expect("the test program lies in `deps`").join("examples/counter");
         assert!(built.exists(), "{} is needed: cargo build -p stentor --example counter", built.display());
         let mut command = Command::new(built);
         command.current_dir(self.directory()).env("XDG_RUNTIME_DIR", self.directory());
@@ -66,19 +66,25 @@ impl Counters {
 
     fn start_node(&mut self, at: usize) {
         let said = File::create(self.scratch.path(NAMES[at])).unwrap();
-        let node = self.counter().arg(NAMES[at]).stdout(Stdio::null()).stderr(said).spawn().expect("it starts");
+        let node = self
+            .counter()
+            .arg(NAMES[at])
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .expect("the node's program starts");
         self.nodes[at] = Some(node);
     }
 
     fn kill(&mut self, at: usize) {
-        let mut node = self.nodes[at].take().expect("it runs");
+        let mut node = self.nodes[at].take().expect("the node runs");
         node.kill().unwrap();
         node.wait().unwrap();
     }
 
     /// Waits until a node that an operator stopped ends by itself, without an error.
     fn has_ended(&mut self, at: usize) {
-        let mut node = self.nodes[at].take().expect("it ran");
+        let mut node = self.nodes[at].take().expect("the node was started");
         let since = Instant::now();
         let status = loop {
             if let Some(status) = node.try_wait().unwrap() {
@@ -111,7 +117,7 @@ impl Counters {
 
     /// Adds 5 to the counter and returns its new value.
     fn add(&self) -> i64 {
-        let added = ran(&self.counter().output().expect("it runs"));
+        let added = ran(&self.counter().output().expect("the counter's program runs"));
         assert_eq!(added.code, 0, "{}", added.stderr);
         added.stdout.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
     }
@@ -213,12 +219,12 @@ fn stop_waits_until_the_name_of_the_node_is_free() {
     );
     let config = scratch.file("cluster.toml", &text);
     let cluster = Cluster::load(&config).expect("a valid configuration").in_directory(scratch.path(""));
-    let mut node = cluster.node("g1.1", Nothing).start().expect("it starts");
+    let mut node = cluster.node("g1.1", Nothing).start().expect("the node starts");
     let is_kept = Arc::new(AtomicBool::new(true));
     let program = {
         let is_kept = Arc::clone(&is_kept);
         std::thread::spawn(move || {
-            node.run().expect("it runs until it is stopped");
+            node.run().expect("the node runs until it is stopped");
             std::thread::sleep(Duration::from_secs(1));
             is_kept.store(false, Ordering::Relaxed);
             drop(node);
@@ -229,5 +235,5 @@ fn stop_waits_until_the_name_of_the_node_is_free() {
     let stopped = ran(&stop.stdin(Stdio::null()).output().unwrap());
     assert_eq!(stopped.document("stop")["members"][0]["state"], "stopped", "{}", stopped.stderr);
     assert!(!is_kept.load(Ordering::Relaxed), "the node still has its name");
-    program.join().expect("it ends");
+    program.join().expect("the node's thread does not panic");
 }

@@ -31,7 +31,7 @@ fn config(scratch: &Scratch, limits: &str) -> PathBuf {
 /// Returns the number of bytes that `config check` reports for each member.
 fn planned(config: &Path) -> u64 {
     let document = run(["config", "check", config.to_str().unwrap(), "--json"]).document("config-check");
-    document["memory"]["processes"][0]["bytes"].as_u64().expect("bytes")
+    document["memory"]["processes"][0]["bytes"].as_u64().expect("the process has a size in bytes")
 }
 
 impl Alone {

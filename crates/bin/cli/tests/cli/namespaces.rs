@@ -122,7 +122,7 @@ impl<'a> Apart<'a> {
     }
 
     fn kill(&mut self, id: &str) {
-        let at = self.nodes.iter().position(|(is, _)| *is == id).expect("it was started");
+        let at = self.nodes.iter().position(|(is, _)| *is == id).expect("the node was started");
         let (_, mut node) = self.nodes.remove(at);
         node.kill().unwrap();
         node.wait().unwrap();

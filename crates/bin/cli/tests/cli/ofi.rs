@@ -126,7 +126,7 @@ impl Node {
         let mut lines = BufReader::new(self.0.stderr.take().unwrap()).lines();
         while !said.iter().any(|line: &String| line.contains(what)) {
             assert!(begin.elapsed() < PATIENCE, "{said:?}");
-            said.push(lines.next().expect("it runs").unwrap());
+            said.push(lines.next().expect("the member runs until it has logged that").unwrap());
         }
         // The member continues to write to standard error.
         std::thread::spawn(move || lines.map_while(Result::ok).count());

@@ -14,7 +14,7 @@ fn stopped_member_is_reported_by_the_others_and_by_itself() {
     for name in names {
         running.until(name, "err", |text| text.contains("all members are connected"));
     }
-    let leader = led(&running).pop().expect("somebody leads");
+    let leader = led(&running).pop().expect("a member leads");
     let follower = names.into_iter().find(|name| *name != leader).unwrap();
     let pid = running.pid(follower);
     running.interrupt(follower, Signal::STOP);
@@ -49,7 +49,7 @@ fn members_stopped_in_order_are_not_reported_lost() {
         std::thread::sleep(a_moment);
         let pid = running.pid(name);
         assert_eq!(running.signal(name, Signal::TERM), Some(0));
-        let other = names.into_iter().find(|other| *other != name).expect("there are three");
+        let other = names.into_iter().find(|other| *other != name).expect("the group has three members");
         let in_order = format!("info {other}: {name}, pid {pid}, was stopped in order; g1 goes on: 2 of");
         let lost = format!("lost {name}, pid {pid}");
         let said = running.until(other, "err", |text| text.contains(&in_order) || text.contains(&lost));

@@ -100,7 +100,7 @@ fn histories_pass_after_expired_sessions_and_a_server_restart_under_load() {
     let (server, scratch) = (Zookeeper::start(), TempDir::new());
     let mut trial = Trial::start(&scratch, &server.address());
     // The bench may kill the process in the meantime or not. The run must survive both.
-    let stopped = trial.led().expect("somebody leads before the bench is over");
+    let stopped = trial.led().expect("a member leads before the bench is over");
     let expired = kill_process(stopped, Signal::STOP).is_ok();
     std::thread::sleep(Duration::from_millis(1500));
     let _ = kill_process(stopped, Signal::CONT);

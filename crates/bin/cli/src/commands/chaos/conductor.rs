@@ -251,7 +251,7 @@ impl<'a> Conductor<'a> {
             complete.and_then(|()| recorder.flush()).map_err(|error| Failure::cannot_write(path, &error))?;
         }
         if let Some(trouble) = &self.played.trouble {
-            let text = serde_json::to_string_pretty(trouble).expect("it has string keys");
+            let text = serde_json::to_string_pretty(trouble).expect("the trouble has string keys");
             self.script.scene.write("trouble.json", text + "\n")?;
         }
         Ok(self.played)

@@ -18,7 +18,7 @@ pub(super) struct Waiting {
 /// wait, or since the last of its groups regained a connected majority. Returns `None` if a group has none.
 pub(super) fn stands_still(now: u64, waiting: &Waiting, good: &[Option<u64>]) -> Option<u64> {
     let all = waiting.to.iter().map(|group| good[*group]).collect::<Option<Vec<_>>>()?;
-    let since = all.into_iter().chain([waiting.since]).max().expect("it has a beginning");
+    let since = all.into_iter().chain([waiting.since]).max().expect("the times include the beginning of the wait");
     Some(now.saturating_sub(since))
 }
 

@@ -111,10 +111,14 @@ mod tests {
     fn a_corrected_clock_has_the_right_rate_again() {
         let directory = TempDir::new();
         let shim = Shim { library: PathBuf::new(), directory: directory.to_path_buf() };
-        shim.set("g1.1", Some(Skew { ahead_ms: 0, rate_ppm: 2000 })).expect("it is written");
-        shim.set("g1.1", None).expect("it is written");
+        shim.set("g1.1", Some(Skew { ahead_ms: 0, rate_ppm: 2000 })).expect("the clock's file is written");
+        shim.set("g1.1", None).expect("the clock's file is written");
         let text = fs::read_to_string(shim.file("g1.1"));
-        assert_eq!(text.expect("it was written"), "+0.000 x1.000000", "the library keeps a rate that no text replaces");
+        assert_eq!(
+            text.expect("the clock's file is readable"),
+            "+0.000 x1.000000",
+            "the library keeps a rate that no text replaces"
+        );
     }
 
     #[test]

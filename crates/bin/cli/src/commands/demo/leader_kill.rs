@@ -71,7 +71,7 @@ impl LeaderKill<'_> {
     fn leader(&self) -> Result<ProcessId, Failure> {
         let mut last = (0, ProcessId(0));
         let topology = self.nodes.plan.topology();
-        let group = topology.group_ids().next().expect("there is a group");
+        let group = topology.group_ids().next().expect("the topology has a group");
         for process in topology.members(group) {
             let (reader, mut cluster) = read_history(&self.history(process))?;
             let mut reader = reader.tolerate_cut_off_line();

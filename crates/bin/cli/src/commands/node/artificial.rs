@@ -108,9 +108,9 @@ mod tests {
     fn state_is_restored_exactly_and_a_wrong_or_missing_byte_is_found() {
         let bytes = 3 * PART as u64 + 5;
         let mut state = written(bytes);
-        assert!(restored(bytes, &state).expect("it is one"));
+        assert!(restored(bytes, &state).expect("the state is valid"));
         assert!(restored(bytes, &state[1..]).is_err() && restored(bytes, &state[..state.len() - 1]).is_err());
-        let error = restored(bytes + 1, &state).expect_err("it is too short").to_string();
+        let error = restored(bytes + 1, &state).expect_err("the state is too short").to_string();
         assert_eq!(error, "the artificial state has 196613 bytes, this process keeps 196614");
         *state.last_mut().expect("a byte") ^= 1;
         let error = restored(bytes, &state).expect_err("its last byte is wrong");
@@ -122,6 +122,6 @@ mod tests {
         let mut first = Vec::new();
         Artificial::new(1 << 40).write(&mut first).expect("a Vec takes everything");
         assert!(first.is_empty());
-        assert!(!restored(1 << 40, &first).expect("it begins"));
+        assert!(!restored(1 << 40, &first).expect("a group may begin without the bytes"));
     }
 }

@@ -104,8 +104,8 @@ impl Scene {
     }
 
     pub(super) fn signal(&self, name: &str, signal: Signal) {
-        let (.., child) = self.nodes.iter().find(|(of, ..)| of == name).expect("it was started");
-        kill_process(Pid::from_child(child), signal).expect("it runs");
+        let (.., child) = self.nodes.iter().find(|(of, ..)| of == name).expect("the node was started");
+        kill_process(Pid::from_child(child), signal).expect("the node's process runs");
     }
 
     /// Kills these members at once, and then waits for them.
@@ -118,7 +118,7 @@ impl Scene {
     }
 
     pub(super) fn has_ended(&mut self, name: &str) -> bool {
-        let (.., child) = self.nodes.iter_mut().find(|(of, ..)| of == name).expect("it was started");
+        let (.., child) = self.nodes.iter_mut().find(|(of, ..)| of == name).expect("the node was started");
         child.try_wait().is_ok_and(|status| status.is_some())
     }
 
@@ -131,7 +131,9 @@ impl Scene {
     /// Starts a client that multicasts to these groups.
     pub(super) fn client(&mut self, to: &str) {
         let name = format!("client-{}", self.clients.len());
-        let create = |end: &str| File::create(self.scratch.path(&format!("{name}.{end}"))).expect("writable");
+        let create = |end: &str| {
+            File::create(self.scratch.path(&format!("{name}.{end}"))).expect("the output file can be created")
+        };
         let history = self.scratch.path(&format!("{name}.jsonl"));
         let mut command = stentor();
         command.args(["cast", "--to", to, "--timeout", "30"]).args(self.meeting()).arg("--history").arg(history);
@@ -256,7 +258,8 @@ impl Scene {
         self.end_clients(anew)?;
         self.until("settled", |scene| {
             let shown = scene.show();
-            let standings = shown["members"].as_array().expect("members").iter().map(|member| &member["standing"]);
+            let standings =
+                shown["members"].as_array().expect("the document has members").iter().map(|member| &member["standing"]);
             let rests = |standing: &Value| {
                 let nothing = standing["unsettled"].as_array().is_some_and(Vec::is_empty);
                 standing["joining"] == false && standing["undelivered"] == 0 && nothing
@@ -283,7 +286,7 @@ impl Scene {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the command starts");
         let _ = writeln!(child.stdin.take().expect("a pipe"), "{line}");
-        let output = child.wait_with_output().expect("it ends");
+        let output = child.wait_with_output().expect("the command ends");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() { Ok(()) } else { Err(format!("cast to {to}: {said}")) }
     }
@@ -291,7 +294,7 @@ impl Scene {
     /// Judges the histories of all lives. If `several`, they belong to several runs, and the check must find that.
     pub(super) fn judge(&self, several: bool) -> Outcome {
         let folder = self.config.parent().expect("a folder");
-        let files = fs::read_dir(folder).expect("readable").map(|entry| entry.expect("an entry").path());
+        let files = fs::read_dir(folder).expect("the folder can be read").map(|entry| entry.expect("an entry").path());
         let mut files: Vec<_> = files
             .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
             .map(|path| path.display().to_string())

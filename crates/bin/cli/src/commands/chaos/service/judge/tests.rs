@@ -79,7 +79,7 @@ impl World {
         let entry = (kind == CallKind::Leader).then(|| self.place(of, time));
         let last = entry.or(self.members[of].last().and_then(|record| record.place));
         let reply = self.values[of].read(query);
-        let how = How::Answered { place: last.expect("something was applied"), replies: vec![(group, reply)] };
+        let how = How::Answered { place: last.expect("a record was applied"), replies: vec![(group, reply)] };
         let at = self.at();
         self.records.push(ClientRecord::End { at, call, how });
     }
@@ -174,7 +174,7 @@ fn stale_read_at_the_leader_is_found() {
     let stale = |evidence: &mut Evidence| {
         let leader = |called: &&mut evidence::Called| called.kind == CallKind::Leader && called.operation == "sum";
         let replies: Vec<_> = evidence.calls.iter_mut().filter(leader).map(|called| called.end.clone()).collect();
-        let last = evidence.calls.iter_mut().rfind(leader).expect("there are some");
+        let last = evidence.calls.iter_mut().rfind(leader).expect("a read at the leader is recorded");
         let (Some((at, _)), Some((_, How::Answered { place, replies }))) = (&last.end, &replies[replies.len() - 2])
         else {
             panic!("all are answered")
@@ -230,8 +230,8 @@ fn differing_members_are_found() {
     wrong(other, &["V1"], "`g2.2`");
     let back = |evidence: &mut Evidence| {
         for member in &mut evidence.members[..2] {
-            let before = member.records[4].place.expect("all have one").time;
-            member.records[5].place.as_mut().expect("all have one").time = before;
+            let before = member.records[4].place.expect("the record has a place").time;
+            member.records[5].place.as_mut().expect("the record has a place").time = before;
         }
     };
     wrong(back, &["V1"], "behind");
@@ -252,7 +252,7 @@ fn cancelled_command_that_is_applied_is_found() {
 #[test]
 fn call_of_unknown_outcome_may_be_applied_or_not() {
     let mut evidence = right();
-    evidence.calls.last_mut().expect("there are some").end = None;
+    evidence.calls.last_mut().expect("a call is recorded").end = None;
     assert_eq!(verdicts(&evidence), (Vec::new(), String::new()));
     let counts = decided(&evidence).counts;
     assert_eq!((counts.unknown, counts.unknown_applied), (1, 1));
@@ -270,7 +270,7 @@ fn late_and_early_timers_are_found() {
     let early = |evidence: &mut Evidence| {
         for record in evidence.members[..2].iter_mut().flat_map(|member| &mut member.records) {
             if matches!(record.told, Told::Timer(_)) {
-                record.place.as_mut().expect("all have one").time -= 4 * MS;
+                record.place.as_mut().expect("the record has a place").time -= 4 * MS;
             }
         }
     };
@@ -299,7 +299,13 @@ fn lost_notification_must_be_reported() {
     let is_note = |record: &ClientRecord| matches!(record, ClientRecord::Note { group: 0, .. });
     let lose = |evidence: &mut Evidence, which: usize, missed: Option<u64>| {
         let records = &mut evidence.clients[0].records;
-        let at = records.iter().enumerate().filter(|(_, record)| is_note(record)).nth(which).expect("there are some").0;
+        let at = records
+            .iter()
+            .enumerate()
+            .filter(|(_, record)| is_note(record))
+            .nth(which)
+            .expect("a notification is recorded")
+            .0;
         let told = missed.map(|count| ClientRecord::Missed { at: 0, group: 0, count });
         records.splice(at..=at, told);
     };
@@ -312,7 +318,7 @@ fn lost_notification_must_be_reported() {
     }
     let twice = |evidence: &mut Evidence| {
         let records = &mut evidence.clients[0].records;
-        let at = records.iter().position(is_note).expect("there are some");
+        let at = records.iter().position(is_note).expect("a notification is recorded");
         records.insert(at, records[at].clone());
     };
     wrong(twice, &["V4"], "twice or not at all");
