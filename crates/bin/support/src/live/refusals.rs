@@ -211,7 +211,7 @@ mod tests {
         let [one, two] = [1, 2].map(|peer| refused(peer, LONG));
         assert_eq!((hear(&mut refusals, &one), hear(&mut refusals, &two)), (vec![], vec![]));
         refusals.since = refusals.since.and_then(|since| since.checked_sub(JOINED));
-        let failure = refusals.final_word(2, |_| true, &"g1.3").expect("both refuse it");
+        let failure = refusals.final_word(2, |_| true, &"g1.3").expect("both members refuse");
         assert!(failure.what.starts_with("p1 at 127.0.0.1:7101 and p2 at 127.0.0.1:7101: they have configuration A"));
         assert_eq!(failure.what.matches("some of these settings differ").count(), 1, "{}", failure.what);
         // Two refusals are not enough, so the process continues and the refusals are reported.

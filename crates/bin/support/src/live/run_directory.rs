@@ -204,15 +204,16 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_kept_has_no_sockets_left() {
-        let outer = unique::directory("run").expect("it can be made");
+        let outer = unique::directory("run").expect("the outer directory can be made");
         let named = outer.join("kept");
-        let directory = RunDirectory::new("run", Some(&named)).expect("it can be made");
-        fs::create_dir(named.join(SOCKETS)).expect("it can be made");
-        fs::write(named.join(SOCKETS).join("of a process that was killed"), "").expect("it can be written");
+        let directory = RunDirectory::new("run", Some(&named)).expect("the run's directory can be made");
+        fs::create_dir(named.join(SOCKETS)).expect("the directory of sockets can be made");
+        fs::write(named.join(SOCKETS).join("of a process that was killed"), "")
+            .expect("the old socket's file can be written");
         let history = directory.history("a", 1);
-        fs::write(&history, "").expect("it can be written");
+        fs::write(&history, "").expect("the history can be written");
         drop(directory);
         assert!(history.exists() && !named.join(SOCKETS).exists());
-        fs::remove_dir_all(outer).expect("it can be removed");
+        fs::remove_dir_all(outer).expect("the outer directory can be removed");
     }
 }
