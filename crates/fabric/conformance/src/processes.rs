@@ -52,7 +52,7 @@ impl<F: Fabric> Testbed for Processes<F> {
     }
 
     fn fabric(&mut self, process: ProcessId) -> &mut F {
-        self.fabrics[process.index()].as_mut().expect("it is up")
+        self.fabrics[process.index()].as_mut().expect("the process is up")
     }
 
     fn advance(&mut self) {
