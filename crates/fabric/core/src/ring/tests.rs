@@ -206,13 +206,13 @@ fn the_record_after_next_is_seen_before_the_next_is_consumed() {
     let (mut writer, reader) = (RingWriter::new(geometry, seal), RingReader::new(geometry, seal));
     let mut write = || {
         let mut record = [0, 0, 0, 77];
-        let place = writer.seal(8, &mut record).expect("room");
+        let place = writer.seal(8, &mut record).expect("the ring has room");
         for (to, word) in memory[place.offset as usize / 8..].iter().zip(record) {
             to.store(word, Ordering::Relaxed);
         }
     };
     write();
-    let record = reader.peek(&memory, &mut [0; 8]).expect("there");
+    let record = reader.peek(&memory, &mut [0; 8]).expect("the record is in the ring");
     assert!(!reader.looks_ready_behind(&record, &memory));
     write();
     assert!(reader.looks_ready_behind(&record, &memory));
