@@ -205,7 +205,7 @@ pub enum Waiting {
 /// fabric.grant(region, me, Access::Write)?;
 /// let qp = fabric.connect(me, Service(1), QpConfig::reliable(4, 0))?;
 /// assert_eq!(fabric.next_event(), Some(Event::Connected { qp, peer: me }));
-/// let target = RemoteSpan { region: fabric.resolve(me, Purpose(1)).expect("granted"), offset: 8 };
+/// let target = RemoteSpan { region: fabric.resolve(me, Purpose(1)).expect("the grant has arrived"), offset: 8 };
 /// let verb = Verb::Write { source: Source::Inline(&7_u64.to_ne_bytes()), target };
 /// fabric.post(qp, WorkRequest { id: 5, verb, signalled: true })?;
 /// assert_eq!(fabric.memory(region)[1].load(Ordering::Acquire), 7);

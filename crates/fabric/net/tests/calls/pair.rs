@@ -31,7 +31,7 @@ fn told<T, E>(
 
 impl<F: Fabric> Pair<F> {
     pub(crate) fn fabric(&mut self, process: usize) -> &mut F {
-        self.fabrics[process].as_mut().expect("it is up")
+        self.fabrics[process].as_mut().expect("the process is up")
     }
 
     pub(crate) fn capabilities(&mut self, process: usize) {
@@ -151,7 +151,7 @@ impl<F: Fabric> Pair<F> {
             found = pair.resolve(process, purpose).filter(|region| Some(*region) != old);
             found.is_some()
         });
-        let region = found.expect("it was found");
+        let region = found.expect("the other process has granted a region");
         say(process, format!("< granted purpose {purpose}, {} bytes", region.bytes));
         region
     }

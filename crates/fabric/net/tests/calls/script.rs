@@ -97,7 +97,7 @@ impl<F: Fabric> Script<F> {
     }
 
     fn remote(&self, process: usize) -> RemoteRegion {
-        self.remotes[process].expect("it was granted")
+        self.remotes[process].expect("the other process has granted its region")
     }
 
     fn write(&mut self) {
@@ -217,7 +217,7 @@ impl<F: Fabric> Script<F> {
             own = pair.fabric(0).resolve(ProcessId(0), Purpose(OWN));
             own.is_some()
         });
-        let own = own.expect("it was found");
+        let own = own.expect("the process has resolved its own grant");
         pair.post(0, qp, 70, Verb::Write { source: inline(&[0x66; 8]), target: at(own, 8) });
         pair.post(0, qp, 71, Verb::Read { local: span(region, 256, 8), remote: at(own, 8) });
         pair.completions(0, 2);
