@@ -46,7 +46,7 @@ fn write(criterion: &mut Criterion) {
         a.endpoint.poll().expect("a completion");
         group.bench_function(BenchmarkId::new("post, make, complete", bytes), |bencher| {
             bencher.iter(|| {
-                a.endpoint.post_send(a.qp, &Work::signalled(1, black_box(request()))).expect("room");
+                a.endpoint.post_send(a.qp, &Work::signalled(1, black_box(request()))).expect("the send queue has room");
                 a.endpoint.transmit(0, &mut a.out);
                 assert_eq!(a.out.packets().len(), 1);
                 a.out.clear();
@@ -56,7 +56,7 @@ fn write(criterion: &mut Criterion) {
         let mut next = packets.iter().cycle();
         group.bench_function(BenchmarkId::new("check and store", bytes), |bencher| {
             bencher.iter(|| {
-                let transport = black_box(&next.next().expect("endless")[..]);
+                let transport = black_box(&next.next().expect("the iterator is endless")[..]);
                 b.endpoint.receive(0, &Arrival { envelope, transport, check: Check::Whole });
             });
         });

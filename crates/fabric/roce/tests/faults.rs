@@ -33,14 +33,14 @@ impl Bed {
         let mut both = [WRITER, OWNER].map(|me| {
             let at = addresses.map(|ip| Some(SocketAddr::new(ip.into(), 4791))).to_vec();
             let net = NetConfig::new("faults", me, at).key(*b"a key of this test");
-            RoceFabric::start(net, RoceConfig { faults, ..RoceConfig::default() }).expect("starts")
+            RoceFabric::start(net, RoceConfig { faults, ..RoceConfig::default() }).expect("the fabric starts")
         });
         let region = RegionSpec { purpose: PURPOSE, writer: WRITER, bytes: 64 };
-        let region = both[1].register(region).expect("memory");
-        both[1].grant(region, WRITER, Access::Write).expect("granted");
+        let region = both[1].register(region).expect("memory for the region is available");
+        both[1].grant(region, WRITER, Access::Write).expect("the region can be granted");
         let config = QpConfig::reliable(64, 0);
-        let qp = both[0].connect(OWNER, Service(7), config).expect("made");
-        let other = both[1].connect(WRITER, Service(7), config).expect("made");
+        let qp = both[0].connect(OWNER, Service(7), config).expect("the queue pair is created");
+        let other = both[1].connect(WRITER, Service(7), config).expect("the queue pair is created");
         let mut bed = Bed { both, qp, region, addresses };
         let since = Instant::now();
         while bed.both[0].state(qp) != QpState::Ready || bed.both[1].state(other) != QpState::Ready {
@@ -58,9 +58,9 @@ impl Bed {
     }
 
     fn write(&mut self, value: u64) {
-        let region = self.both[0].resolve(OWNER, PURPOSE).expect("granted");
+        let region = self.both[0].resolve(OWNER, PURPOSE).expect("the owner has granted the region");
         let target = RemoteSpan { region, offset: 0 };
-        self.both[0].write_inline(self.qp, value, &value.to_le_bytes(), target, false).expect("posted");
+        self.both[0].write_inline(self.qp, value, &value.to_le_bytes(), target, false).expect("the request is posted");
     }
 
     /// Returns whether the value `value` arrives in the region within `patience`.

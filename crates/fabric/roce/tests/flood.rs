@@ -23,7 +23,7 @@ fn address(last: u8) -> Ipv4Addr {
 
 fn peer(last: u8, runs: bool) -> Peer {
     let config = PeerConfig { mode: Some(Mode::Plain), runs, ..PeerConfig::new(address(last).into()) };
-    Peer::open(config, 4).expect("sockets")
+    Peer::open(config, 4).expect("the peer opens its sockets")
 }
 
 /// Returns a valid packet for a queue pair that does not exist.
@@ -32,14 +32,14 @@ fn packet(envelope: &Envelope, payload_bytes: usize) -> Vec<u8> {
     let headers = Headers::Rc(Message::WriteOnly(reth));
     let repr = Repr { bth: Bth::new(1, Psn::new(0)), headers, payload_bytes };
     let mut bytes = vec![0; repr.packet_bytes()];
-    repr.emit(&mut bytes).expect("room");
+    repr.emit(&mut bytes).expect("the buffer has room");
     envelope.seal(&mut bytes);
     bytes
 }
 
 /// Sends `count` packets from a port, with as many calls as necessary.
 fn send(port: &mut Port, to: &Peer, count: usize, payload_bytes: usize) {
-    let envelope = port.envelope(to.destination().address).expect("one family");
+    let envelope = port.envelope(to.destination().address).expect("both addresses have one family");
     let bytes = packet(&envelope, payload_bytes);
     let mut done = 0;
     while done < count {
@@ -55,7 +55,7 @@ fn drain(peer: &mut Peer) -> Vec<u64> {
     let since = Instant::now();
     loop {
         let before = peer.endpoint.counters().received;
-        let any = peer.pump.receive(&mut peer.endpoint).expect("receives");
+        let any = peer.pump.receive(&mut peer.endpoint).expect("the packets are received");
         let came = peer.endpoint.counters().received - before;
         assert_eq!(any, came > 0);
         if !any {
@@ -70,7 +70,7 @@ fn drain(peer: &mut Peer) -> Vec<u64> {
 
 #[test]
 fn one_receive_call_is_bounded_in_packets_and_bytes() {
-    let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("sockets");
+    let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("the port opens its socket");
     from.enable_runs();
     from.run_to(address(2).into(), true);
     let mut to = peer(2, true);
@@ -103,7 +103,7 @@ fn dropped_on_the_way() -> u64 {
 
 #[test]
 fn sent_packets_equal_received_and_dropped_packets() {
-    let mut from = Port::open(address(3).into(), Mode::Plain, 3).expect("sockets");
+    let mut from = Port::open(address(3).into(), Mode::Plain, 3).expect("the port opens its socket");
     let mut to = peer(4, false);
     let elsewhere = dropped_on_the_way();
     let mut sent = 0;

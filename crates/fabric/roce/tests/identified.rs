@@ -71,28 +71,32 @@ impl Bed {
         let [me, peer] = [1, 2].map(|last| address(net, last));
         let addresses = [me, peer].map(|ip| Some(SocketAddr::new(ip.into(), 4791))).to_vec();
         let net = |me| NetConfig::new("test", me, addresses.clone()).key(KEY);
-        let mut fabric = RoceFabric::start(net(ME), RoceConfig::default()).expect("sockets");
-        let region = fabric.register(RegionSpec { purpose: PURPOSE, writer: PEER, bytes: 64 }).expect("memory");
+        let mut fabric = RoceFabric::start(net(ME), RoceConfig::default()).expect("the fabric opens its sockets");
+        let region = fabric
+            .register(RegionSpec { purpose: PURPOSE, writer: PEER, bytes: 64 })
+            .expect("memory for the region is available");
         fabric.grant(region, PEER, Access::Write).expect("the region is granted");
         let gid = peer.to_ipv6_mapped();
         let pair = Pair { number: 0x22, psn: FIRST_PSN, mtu: 1024, gid, lid: 0, reads: 16, runs: false, identified };
         let socket = UdpSocket::bind((peer, 0)).expect("a socket");
-        let port = socket.local_addr().expect("bound").port();
+        let port = socket.local_addr().expect("the socket is bound").port();
         let mut bed = Bed {
             fabric,
             region,
-            peer: ConnectionManager::start("verbs".to_owned(), net(PEER), NoSets::default()).expect("listens"),
+            peer: ConnectionManager::start("verbs".to_owned(), net(PEER), NoSets::default())
+                .expect("the connection manager listens"),
             card: Card { pair, theirs: None },
             socket,
-            envelope: Envelope::plain(peer.into(), port, me.into()).expect("one family"),
+            envelope: Envelope::plain(peer.into(), port, me.into()).expect("both addresses have one family"),
         };
         bed.meet();
         bed
     }
 
     fn meet(&mut self) {
-        let ours = self.fabric.connect(PEER, SERVICE, CONFIG).expect("made");
-        let theirs = self.peer.connect(&mut self.card, (ME, SERVICE), CONFIG, |_, _| Ok(())).expect("made");
+        let ours = self.fabric.connect(PEER, SERVICE, CONFIG).expect("the queue pair is created");
+        let theirs =
+            self.peer.connect(&mut self.card, (ME, SERVICE), CONFIG, |_, _| Ok(())).expect("the queue pair is created");
         let since = Instant::now();
         while self.fabric.state(ours) != QpState::Ready || self.peer.state(theirs) != Some(QpState::Ready) {
             assert!(since.elapsed() < PATIENCE, "the processes have not connected");
@@ -106,11 +110,11 @@ impl Bed {
         let region = self.peer.remotes().resolve(ME, PURPOSE).expect("the region is granted");
         let place = self.peer.remotes().place(&region);
         let reth = Reth { va: place.base, rkey: place.key as u32, bytes: 8 };
-        let number = self.card.theirs.expect("met").number;
+        let number = self.card.theirs.expect("the peer has sent its offer").number;
         let bth = Bth::new(number, Psn::new(FIRST_PSN + n));
         let repr = Repr { bth, headers: Headers::Rc(Message::WriteOnly(reth)), payload_bytes: 8 };
         let mut bytes = vec![0; repr.packet_bytes()];
-        repr.emit(&mut bytes).expect("room").copy_from_slice(&value.to_ne_bytes());
+        repr.emit(&mut bytes).expect("the buffer has room").copy_from_slice(&value.to_ne_bytes());
         let mut envelope = self.envelope;
         let IpRepr::V4(ip) = &mut envelope.ip else { panic!("IPv4") };
         ip.id = id;
@@ -122,7 +126,7 @@ impl Bed {
     /// in the region.
     fn send(&mut self, packet: &[u8]) -> (u64, u64) {
         let received = self.fabric.device().counters().received + 1;
-        self.socket.send_to(packet, (self.envelope.ip.destination(), 4791)).expect("sent");
+        self.socket.send_to(packet, (self.envelope.ip.destination(), 4791)).expect("the packet is sent");
         let since = Instant::now();
         while self.fabric.device().counters().received < received {
             assert!(since.elapsed() < PATIENCE, "the packet does not arrive");

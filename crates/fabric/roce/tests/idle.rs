@@ -16,13 +16,14 @@ fn process_with_unsent_packets_does_not_sleep() {
     let address = |last| Ipv4Addr::new(127, 213, (std::process::id() % 251) as u8, last);
     let mut config = PeerConfig::new(address(1).into());
     (config.mtu, config.mode, config.window) = (256, Some(Mode::Plain), 1 << 16);
-    let mut peer = Peer::open(config, 4).expect("sockets");
+    let mut peer = Peer::open(config, 4).expect("the peer opens its sockets");
     let region = peer.endpoint.memory_mut().register(BYTES as usize / 8, 0);
     // No process uses this address.
-    peer.connect(&Destination { lid: 0, number: 77, psn: 1, address: address(2).into() }).expect("connects");
+    peer.connect(&Destination { lid: 0, number: 77, psn: 1, address: address(2).into() })
+        .expect("the queue pair connects");
     let data = Data::Region(Span { region, offset: 0, bytes: BYTES });
     let request = Request::Write { data, remote: Remote::default(), imm: None };
-    peer.endpoint.post_send(peer.qp, &Work::signalled(1, request)).expect("posts");
+    peer.endpoint.post_send(peer.qp, &Work::signalled(1, request)).expect("the request is posted");
     let longest = Duration::from_secs(60);
     loop {
         let before = peer.endpoint.counters().sent;

@@ -10,7 +10,7 @@ use stentor_fabric_roce::peer::{Destination, Peer, PeerConfig, PeerError};
 fn peer(last: u8) -> Peer {
     let mut config = PeerConfig::new(Ipv4Addr::new(127, 215, (std::process::id() % 251) as u8, last).into());
     config.mode = Some(Mode::Plain);
-    Peer::open(config, 4).expect("sockets")
+    Peer::open(config, 4).expect("the peer opens its sockets")
 }
 
 fn at(address: impl Into<IpAddr>) -> Destination {
@@ -29,9 +29,9 @@ fn addresses_of_two_families_are_reported() {
 fn error_of_the_kernel_is_reported() {
     let mut peer = peer(2);
     // The kernel refuses packets from a loopback address to another network.
-    peer.connect(&at([192, 0, 2, 1])).expect("connects");
+    peer.connect(&at([192, 0, 2, 1])).expect("the queue pair connects");
     let request = Request::Send { data: Data::Inline(b"hello"), imm: None };
-    peer.endpoint.post_send(peer.qp, &Work::signalled(1, request)).expect("posts");
+    peer.endpoint.post_send(peer.qp, &Work::signalled(1, request)).expect("the request is posted");
     let error = peer.completion(Duration::from_secs(60)).unwrap_err();
     assert!(matches!(error, PeerError::Failed { id: 1, .. }), "{error}");
     let words = error.to_string();

@@ -28,7 +28,7 @@ struct Half {
 fn half(last: u8, mtu: u16, runs: bool, pcap: Option<PathBuf>) -> Half {
     let mut config = PeerConfig::new(address(last).into());
     (config.mtu, config.mode, config.runs, config.pcap) = (mtu, Some(Mode::Plain), runs, pcap);
-    let mut peer = Peer::open(config, 64).expect("sockets");
+    let mut peer = Peer::open(config, 64).expect("the peer opens its sockets");
     let region = peer.endpoint.memory_mut().register(BYTES as usize / 8, 0);
     let key = peer.endpoint.memory_mut().grant(region, DOMAIN, Access::Write, 1).expect("a key");
     Half { peer, region, key }
@@ -36,8 +36,8 @@ fn half(last: u8, mtu: u16, runs: bool, pcap: Option<PathBuf>) -> Half {
 
 fn connect(a: &mut Half, b: &mut Half) {
     let (to_a, to_b) = (a.peer.destination(), b.peer.destination());
-    a.peer.connect(&to_b).expect("connects");
-    b.peer.connect(&to_a).expect("connects");
+    a.peer.connect(&to_b).expect("the queue pair connects");
+    b.peer.connect(&to_a).expect("the queue pair connects");
 }
 
 /// Writes the whole region of `a` to `b`, and compares.
@@ -47,15 +47,15 @@ fn write(a: &mut Half, b: &mut Half, salt: u64) {
     }
     let data = Data::Region(Span { region: a.region, offset: 0, bytes: BYTES });
     let request = Request::Write { data, remote: Remote { va: 0, rkey: b.key }, imm: None };
-    a.peer.endpoint.post_send(a.peer.qp, &Work::signalled(salt, request)).expect("posts");
+    a.peer.endpoint.post_send(a.peer.qp, &Work::signalled(salt, request)).expect("the request is posted");
     let since = Instant::now();
     while a.peer.endpoint.poll().is_none_or(|completion| {
         assert_eq!(completion.status, stentor_fabric::Status::Success);
         false
     }) {
         assert!(since.elapsed() < PATIENCE, "a: {}; b: {}", a.peer.counters(), b.peer.counters());
-        b.peer.drive().expect("drives");
-        a.peer.drive().expect("drives");
+        b.peer.drive().expect("the peer can be driven");
+        a.peer.drive().expect("the peer can be driven");
     }
     for (n, word) in b.peer.endpoint.memory().words(b.region).iter().enumerate() {
         assert_eq!(word.load(Ordering::Relaxed), salt.wrapping_mul(n as u64 + 1), "word {n}");
@@ -87,7 +87,7 @@ fn data_in_runs_arrives_and_captures_are_correct() {
         assert_eq!(b.peer.endpoint.counters().bad_icrc, 0);
         assert!(a.peer.pump.port().counters().in_runs > 8 * 10);
         for (half, file) in [&mut a, &mut b].into_iter().zip(&files) {
-            half.peer.pump.pcap_mut().expect("captures").finish().expect("a disk");
+            half.peer.pump.pcap_mut().expect("the pump has a capture file").finish().expect("a disk");
             let captured = packets(file);
             let mut ids = Vec::new();
             for bytes in &captured {
@@ -102,7 +102,7 @@ fn data_in_runs_arrives_and_captures_are_correct() {
             assert_eq!(ids.contains(&1), file == &files[1], "{ids:?}");
         }
     }
-    std::fs::remove_dir_all(&folder).expect("removed");
+    std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
 /// Returns the length of the IP packet in a frame of a capture.
@@ -127,19 +127,19 @@ fn peer_without_runs_gets_single_packets() {
 #[test]
 fn damage_in_a_run_is_detected() {
     let mut b = half(6, 1024, true, None);
-    let mut from = Port::open(address(5).into(), Mode::Plain, 5).expect("sockets");
+    let mut from = Port::open(address(5).into(), Mode::Plain, 5).expect("the port opens its socket");
     from.enable_runs();
     from.run_to(address(6).into(), true);
     let told = stentor_fabric_roce::peer::Destination { lid: 0, number: 77, psn: 1000, address: address(5).into() };
-    b.peer.connect(&told).expect("connects");
-    let envelope: Envelope = from.envelope(address(6).into()).expect("one family");
+    b.peer.connect(&told).expect("the queue pair connects");
+    let envelope: Envelope = from.envelope(address(6).into()).expect("both addresses have one family");
     let number = b.peer.destination().number;
     let make = |n: u32| {
         let reth = Reth { va: u64::from(n) * 64, rkey: b.key, bytes: 64 };
         let headers = Headers::Rc(Message::WriteOnly(reth));
         let repr = Repr { bth: Bth::new(number, Psn::new(1000 + n)), headers, payload_bytes: 64 };
         let mut packet = vec![0; repr.packet_bytes()];
-        repr.emit(&mut packet).expect("room").fill(n as u8 + 1);
+        repr.emit(&mut packet).expect("the buffer has room").fill(n as u8 + 1);
         envelope.seal(&mut packet);
         packet
     };
@@ -150,7 +150,7 @@ fn damage_in_a_run_is_detected() {
     let since = Instant::now();
     while b.peer.endpoint.counters().received < 12 {
         assert!(since.elapsed() < PATIENCE, "{}", b.peer.counters());
-        b.peer.drive().expect("drives");
+        b.peer.drive().expect("the peer can be driven");
     }
     assert_eq!((b.peer.endpoint.counters().bad_icrc, b.peer.endpoint.counters().out_of_order), (2, 1));
     let words = b.peer.endpoint.memory().words(b.region);
@@ -182,15 +182,15 @@ fn runs_arrive_over_ipv6() {
     let (source, target) = (memory.register(BYTES as usize / 8, 0), memory.register(BYTES as usize / 8, 0));
     let rkey = memory.grant(target, DOMAIN, Access::Write, 1).expect("a key");
     let itself = peer.destination();
-    peer.connect(&itself).expect("connects");
+    peer.connect(&itself).expect("the queue pair connects");
     for salt in 1..=8_u64 {
         for (n, word) in peer.endpoint.memory().words(source).iter().enumerate() {
             word.store(salt.wrapping_mul(n as u64 + 1), Ordering::Relaxed);
         }
         let data = Data::Region(Span { region: source, offset: 0, bytes: BYTES });
         let request = Request::Write { data, remote: Remote { va: 0, rkey }, imm: None };
-        peer.endpoint.post_send(peer.qp, &Work::signalled(salt, request)).expect("posts");
-        assert_eq!(peer.completion(PATIENCE).expect("success").id, salt);
+        peer.endpoint.post_send(peer.qp, &Work::signalled(salt, request)).expect("the request is posted");
+        assert_eq!(peer.completion(PATIENCE).expect("the request completes").id, salt);
         for (n, word) in peer.endpoint.memory().words(target).iter().enumerate() {
             assert_eq!(word.load(Ordering::Relaxed), salt.wrapping_mul(n as u64 + 1), "word {n}");
         }

@@ -38,15 +38,15 @@ fn halves(mtu: u16, window: u32, bytes: usize, runs: bool) -> (Half, Half) {
         let mut config = PeerConfig::new(address(last).into());
         (config.mtu, config.window, config.mode) = (mtu, window, Some(Mode::Plain));
         config.runs = runs;
-        let mut peer = Peer::open(config, 256).expect("sockets");
+        let mut peer = Peer::open(config, 256).expect("the peer opens its sockets");
         let shared = peer.endpoint.memory_mut().register(bytes / 8, 0);
         let key = peer.endpoint.memory_mut().grant(shared, DOMAIN, Access::Write, 1).expect("a key");
         Half { peer, shared, key }
     };
     let (mut a, mut b) = (make(1), make(2));
     let (to_a, to_b) = (a.peer.destination(), b.peer.destination());
-    a.peer.connect(&to_b).expect("connects");
-    b.peer.connect(&to_a).expect("connects");
+    a.peer.connect(&to_b).expect("the queue pair connects");
+    b.peer.connect(&to_a).expect("the queue pair connects");
     (a, b)
 }
 
@@ -63,7 +63,7 @@ fn play(half: &mut Half, key: u32, begins: bool, turns: u64) -> f64 {
             write(half, key, turn);
         }
         loop {
-            half.peer.drive().expect("drives");
+            half.peer.drive().expect("the peer can be driven");
             if half.peer.endpoint.memory().words(half.shared)[0].load(Ordering::Acquire) == turn {
                 break;
             }
@@ -82,7 +82,7 @@ fn write(half: &mut Half, key: u32, turn: u64) {
     half.peer
         .endpoint
         .post_send(half.peer.qp, &Work { id: turn, request, signalled, solicited: false })
-        .expect("posts");
+        .expect("the request is posted");
     half.peer.pump.send(&mut half.peer.endpoint);
     while half.peer.endpoint.poll().is_some() {}
 }
@@ -93,7 +93,7 @@ fn round_trip(runs: bool) -> f64 {
     thread::scope(|scope| {
         let other = scope.spawn(move || {
             play(&mut b, key_a, false, TURNS);
-            b.peer.linger(Duration::from_millis(20)).expect("lingers");
+            b.peer.linger(Duration::from_millis(20)).expect("the peer can be driven");
         });
         let time = play(&mut a, key_b, true, TURNS);
         other.join().expect("the other side");
@@ -106,7 +106,7 @@ fn plain_round_trip() -> f64 {
     const BYTES: usize = 12 + 16 + 8 + 4;
     let socket = |last| {
         let socket = UdpSocket::bind((address(last), 4791)).expect("a socket");
-        socket.set_nonblocking(true).expect("non-blocking");
+        socket.set_nonblocking(true).expect("the socket becomes non-blocking");
         socket
     };
     let (a, b) = (socket(1), socket(2));
@@ -118,12 +118,12 @@ fn plain_round_trip() -> f64 {
         scope.spawn(|| {
             for _ in 0..TURNS {
                 take(&b);
-                b.send_to(&[0; BYTES], (address(1), 4791)).expect("sends");
+                b.send_to(&[0; BYTES], (address(1), 4791)).expect("the packet is sent");
             }
         });
         let since = Instant::now();
         for _ in 0..TURNS {
-            a.send_to(&[0; BYTES], (address(2), 4791)).expect("sends");
+            a.send_to(&[0; BYTES], (address(2), 4791)).expect("the packet is sent");
             take(&a);
         }
         since.elapsed().as_secs_f64() * 1e6 / TURNS as f64
@@ -171,12 +171,12 @@ struct Stranger {
 impl Stranger {
     /// Returns a stranger with packets for a queue pair that does not exist at `to`.
     fn new(to: Ipv4Addr) -> Stranger {
-        let port = Port::open(address(3).into(), Mode::Plain, 3).expect("sockets");
-        let envelope = port.envelope(to.into()).expect("one family");
+        let port = Port::open(address(3).into(), Mode::Plain, 3).expect("the port opens its socket");
+        let envelope = port.envelope(to.into()).expect("both addresses have one family");
         let headers = Headers::Rc(Message::WriteOnly(Reth { va: 0, rkey: 0, bytes: 64 }));
         let repr = Repr { bth: Bth::new(0x00ba_dbad, Psn::new(0)), headers, payload_bytes: 64 };
         let mut packet = vec![0_u8; repr.packet_bytes()];
-        repr.emit(&mut packet).expect("room");
+        repr.emit(&mut packet).expect("the buffer has room");
         envelope.seal(&mut packet);
         Stranger { port, envelope, packets: vec![packet; MESSAGE / 4096] }
     }
@@ -195,7 +195,7 @@ fn bandwidth_beside(mut stranger: Option<&mut Stranger>, runs: bool) -> (f64, u6
     thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                b.peer.drive().expect("drives");
+                b.peer.drive().expect("the peer can be driven");
             }
             b.peer.endpoint.counters().unknown_qp
         });
@@ -205,13 +205,13 @@ fn bandwidth_beside(mut stranger: Option<&mut Stranger>, runs: bool) -> (f64, u6
                 let remote = Remote { va: posted % 16 * MESSAGE as u64, rkey: key };
                 let data = Data::Region(Span { region: source, offset: 0, bytes: MESSAGE as u32 });
                 let work = Work::signalled(posted, Request::Write { data, remote, imm: None });
-                a.peer.endpoint.post_send(a.peer.qp, &work).expect("posts");
+                a.peer.endpoint.post_send(a.peer.qp, &work).expect("the request is posted");
                 posted += 1;
                 if let Some(stranger) = &mut stranger {
                     stranger.send();
                 }
             }
-            a.peer.drive().expect("drives");
+            a.peer.drive().expect("the peer can be driven");
             while let Some(completion) = a.peer.endpoint.poll() {
                 assert_eq!(completion.status, stentor_fabric::Status::Success);
                 done += 1;
@@ -227,14 +227,14 @@ fn bandwidth_beside(mut stranger: Option<&mut Stranger>, runs: bool) -> (f64, u6
 /// Measures the payload that arrives over plain sockets, in bytes per second. Packets are as long as in [`bandwidth`],
 /// and are sent in batches of the same size. Both sides only compute a CRC over the payload.
 fn plain_bandwidth(runs: bool) -> f64 {
-    let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("sockets");
-    let mut to = Port::open(address(2).into(), Mode::Plain, 2).expect("sockets");
+    let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("the port opens its socket");
+    let mut to = Port::open(address(2).into(), Mode::Plain, 2).expect("the port opens its socket");
     if runs {
         from.enable_runs();
         to.enable_runs();
         from.run_to(address(2).into(), to.takes_runs());
     }
-    let envelope: Envelope = from.envelope(address(2).into()).expect("one family");
+    let envelope: Envelope = from.envelope(address(2).into()).expect("both addresses have one family");
     let reth = Reth { va: 0, rkey: 0, bytes: 4096 };
     let headers = Headers::Rc(Message::WriteOnly(reth));
     let repr = Repr { bth: Bth::new(2, Psn::new(0)), headers, payload_bytes: 4096 };
@@ -248,7 +248,7 @@ fn plain_bandwidth(runs: bool) -> f64 {
                     assert_ne!(crc32fast::hash(payload), 1);
                     arrived.fetch_add(4096, Ordering::Relaxed);
                 });
-                taken.expect("receives");
+                taken.expect("the packets are received");
             }
         });
         let since = Instant::now();

@@ -30,15 +30,15 @@ struct Side {
 fn sides(net: u8, runs: bool) -> (Side, Side) {
     let make = |last| {
         let config = PeerConfig { mode: Some(Mode::Plain), runs, ..PeerConfig::new(address(net, last).into()) };
-        let mut peer = Peer::open(config, 256).expect("sockets");
+        let mut peer = Peer::open(config, 256).expect("the peer opens its sockets");
         let shared = peer.endpoint.memory_mut().register(512, 0);
         let key = peer.endpoint.memory_mut().grant(shared, DOMAIN, Access::Write, 1).expect("a key");
         let destination = peer.destination();
         Side { peer, shared, key, destination }
     };
     let (mut a, mut b) = (make(1), make(2));
-    a.peer.connect(&b.destination).expect("connects");
-    b.peer.connect(&a.destination).expect("connects");
+    a.peer.connect(&b.destination).expect("the queue pair connects");
+    b.peer.connect(&a.destination).expect("the queue pair connects");
     (a, b)
 }
 
@@ -46,11 +46,11 @@ fn sides(net: u8, runs: bool) -> (Side, Side) {
 fn write(a: &mut Side, b: &mut Side, value: u64) {
     let data = value.to_ne_bytes();
     let request = Request::Write { data: Data::Inline(&data), remote: Remote { va: 0, rkey: b.key }, imm: None };
-    a.peer.endpoint.post_send(a.peer.qp, &Work::signalled(value, request)).expect("posts");
+    a.peer.endpoint.post_send(a.peer.qp, &Work::signalled(value, request)).expect("the request is posted");
     let since = Instant::now();
     loop {
-        a.peer.drive().expect("drives");
-        b.peer.drive().expect("drives");
+        a.peer.drive().expect("the peer can be driven");
+        b.peer.drive().expect("the peer can be driven");
         if let Some(completion) = a.peer.endpoint.poll() {
             assert_eq!((completion.id, completion.status), (value, Status::Success));
             break;
@@ -69,14 +69,17 @@ struct Stranger {
 impl Stranger {
     fn new(from: Ipv4Addr, to: Ipv4Addr) -> Stranger {
         let socket = UdpSocket::bind((from, 0)).expect("a socket");
-        let port = socket.local_addr().expect("bound").port();
-        Stranger { socket, envelope: Envelope::plain(from.into(), port, to.into()).expect("one family") }
+        let port = socket.local_addr().expect("the socket is bound").port();
+        Stranger {
+            socket,
+            envelope: Envelope::plain(from.into(), port, to.into()).expect("both addresses have one family"),
+        }
     }
 
     fn packet(&self, bth: Bth, reth: Reth, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
         let repr = Repr { bth, headers: Headers::Rc(Message::WriteOnly(reth)), payload_bytes: reth.bytes as usize };
         let mut bytes = vec![0; repr.packet_bytes()];
-        repr.emit(&mut bytes).expect("room").fill(0x66);
+        repr.emit(&mut bytes).expect("the buffer has room").fill(0x66);
         change(&mut bytes);
         self.envelope.seal(&mut bytes);
         bytes
@@ -124,9 +127,9 @@ fn invalid_packets_are_counted_under_their_cause() {
         let before = (count(b.peer.endpoint.counters()), b.peer.endpoint.counters().received);
         for _ in 0..EACH {
             assert!(stranger.send(&bytes));
-            b.peer.drive().expect("drives");
+            b.peer.drive().expect("the peer can be driven");
         }
-        b.peer.linger(Duration::from_millis(5)).expect("drives");
+        b.peer.linger(Duration::from_millis(5)).expect("the peer can be driven");
         let counters = b.peer.endpoint.counters();
         let counted = (count(counters) - before.0, counters.received - before.1);
         assert_eq!(counted, (EACH, EACH), "wrong {what}: {}", b.peer.counters());
@@ -179,10 +182,10 @@ fn flood(net: u8, runs: bool) {
         println!("{value} WRITEs under a flood of {} packets", sent.load(Ordering::Relaxed));
         assert!(value > 100, "{value} WRITEs in a second");
     });
-    b.peer.linger(Duration::from_millis(50)).expect("drives");
+    b.peer.linger(Duration::from_millis(50)).expect("the peer can be driven");
     // The kernel reports dropped packets only with the next packet, so send one.
     write(&mut a, &mut b, u64::MAX);
-    b.peer.linger(Duration::from_millis(5)).expect("drives");
+    b.peer.linger(Duration::from_millis(5)).expect("the peer can be driven");
     let counters = b.peer.endpoint.counters();
     let strange = sent.load(Ordering::Relaxed);
     let ours = a.peer.endpoint.counters().sent - a.peer.pump.port().counters().unsent;

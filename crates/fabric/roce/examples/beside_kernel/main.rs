@@ -157,7 +157,8 @@ impl Started {
         };
         command.arg("child").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
-        let (hears, says) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let (hears, says) =
+            (child.stdin.take().expect("the stream is piped"), child.stdout.take().expect("the stream is piped"));
         Ok(Started { child, hears, says: BufReader::new(says) })
     }
 

@@ -331,6 +331,6 @@ mod tests {
         assert!(annexes.is_sorted_by(|a, b| a.numbers().end <= b.numbers().start));
         assert!(matches!(junction.annex(), Err(PortError::Alone)), "all blocks are taken");
         let gone = annexes.remove(7).numbers();
-        assert_eq!(junction.annex().expect("one is free").0.numbers(), gone);
+        assert_eq!(junction.annex().expect("one annex is free").0.numbers(), gone);
     }
 }

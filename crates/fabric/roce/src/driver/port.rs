@@ -364,7 +364,7 @@ impl Port {
     }
 
     fn unknown<'a>(&self, bytes: &'a [u8]) -> Arrival<'a> {
-        let envelope = Envelope::plain(self.address, 0, self.address).expect("one family");
+        let envelope = Envelope::plain(self.address, 0, self.address).expect("both addresses have one family");
         Arrival { envelope, transport: bytes.get(28..).unwrap_or(&[]), check: Check::Whole }
     }
 }

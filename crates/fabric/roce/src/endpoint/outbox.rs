@@ -33,7 +33,7 @@ impl Outbox {
     /// Creates a batch with room for `packets` packets.
     #[must_use]
     pub fn new(packets: usize) -> Outbox {
-        let nowhere = Envelope::plain([0; 4].into(), 0, [0; 4].into()).expect("one family");
+        let nowhere = Envelope::plain([0; 4].into(), 0, [0; 4].into()).expect("both addresses have one family");
         let slot = || Slot {
             envelope: nowhere,
             bytes: Box::new(Room { _front: [0; FRONT], packet: [0; MAX_TRANSPORT_BYTES] }),

@@ -29,7 +29,9 @@ fn post(side: &mut Side, id: u64, (at, bytes): (u64, usize), key_of: &Side, sign
 
 /// Returns the offset and length of each WRITE that fits in one packet.
 fn writes(packets: &[Flying], to: &Side) -> Vec<(u64, u32)> {
-    let one = |packet: &Flying| match Repr::parse(&Packet::new_checked(&packet.1[..]).expect("whole")).expect("known") {
+    let one = |packet: &Flying| match Repr::parse(&Packet::new_checked(&packet.1[..]).expect("the packet is complete"))
+        .expect("the opcode is known")
+    {
         Repr { headers: Headers::Rc(Message::WriteOnly(reth)), .. } => Some((reth.va - to.remote(0).va, reth.bytes)),
         _ => None,
     };

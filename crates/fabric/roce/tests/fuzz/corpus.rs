@@ -69,7 +69,7 @@ pub(crate) fn seeds(known: &Known) -> Vec<Script> {
         let bth = Bth::new(known.target().0, Psn::new(SETUP.psn_b + psn));
         let repr = Repr { bth, headers: Headers::ReadRequest(reth), payload_bytes: 0 };
         let mut bytes = vec![0; repr.packet_bytes()];
-        repr.emit(&mut bytes).expect("room");
+        repr.emit(&mut bytes).expect("the buffer has room");
         bytes
     };
     // The peer repeats one READ before any response is sent.

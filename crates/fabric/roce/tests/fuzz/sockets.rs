@@ -62,14 +62,14 @@ fn strangers_runs_are_counted_by_packet_and_reach_only_granted_memory() {
         memory.words(guard).iter().for_each(|word| word.store(pattern, Ordering::Relaxed));
         let known = Known::of(peer.destination().number, [own, readable, own ^ 1 << 16]);
         let told = Destination { lid: 0, number: 77, psn: SETUP.psn_b, address: address(1).into() };
-        peer.connect(&told).expect("connects");
+        peer.connect(&told).expect("the queue pair connects");
         let socket = UdpSocket::bind((address(1), 0)).expect("a socket");
         let mut envelope = stentor_wire::Envelope::plain(
             address(1).into(),
-            socket.local_addr().expect("bound").port(),
+            socket.local_addr().expect("the socket is bound").port(),
             address(2).into(),
         )
-        .expect("one family");
+        .expect("both addresses have one family");
         for n in 0..EACH {
             let mut datagram = generate::datagram(&mut random, &known, n as u32 / 3);
             if !random.one_in(10) {
@@ -84,15 +84,15 @@ fn strangers_runs_are_counted_by_packet_and_reach_only_granted_memory() {
             let expected = peer.endpoint.counters().received + count as u64;
             let sent = Instant::now();
             while peer.endpoint.counters().received < expected {
-                peer.drive().expect("drives");
+                peer.drive().expect("the peer can be driven");
                 while peer.endpoint.poll().is_some() {}
                 let what = || format!("not all of {count} packets arrived, seed {seed}: {}", peer.counters());
                 assert!(sent.elapsed() < PATIENCE, "{}", what());
             }
             assert_eq!(peer.endpoint.counters().received, expected, "number of received packets, seed {seed}");
         }
-        peer.drive().expect("drives");
-        assert!(!peer.drive().expect("drives"), "more packets arrived than were sent, seed {seed}");
+        peer.drive().expect("the peer can be driven");
+        assert!(!peer.drive().expect("the peer can be driven"), "more packets arrived than were sent, seed {seed}");
         let words = |region| peer.endpoint.memory().words(region).iter().map(|word| word.load(Ordering::Relaxed));
         assert!(words(guard).all(|word| word == pattern), "victim {victims} of seed {seed}");
         written += u64::from(words(shared).any(|word| word != 0));
