@@ -17,13 +17,16 @@ const B: ProcessId = ProcessId(6);
 /// Starts process `me` of seven, with a region of `bytes` bytes for its peer and a private region.
 fn start(directory: &Path, me: ProcessId, bytes: u64) -> ShmFabric {
     let config = ShmConfig { janitor: false, ..ShmConfig::new("recovery", me, "p", 7) };
-    let mut fabric = ShmFabric::start(ShmConfig { directory: directory.to_owned(), ..config }).expect("it starts");
+    let mut fabric =
+        ShmFabric::start(ShmConfig { directory: directory.to_owned(), ..config }).expect("the fabric starts");
     let peer = if me == A { B } else { A };
     for (purpose, writer, bytes) in [(1, peer, bytes), (2, me, 64)] {
         fabric.register(RegionSpec { purpose: Purpose(purpose), writer, bytes }).expect("there is memory");
     }
-    fabric.grant(RegionId(0), peer, Access::Write).expect("it is for that peer");
-    fabric.connect(peer, Service(1), QpConfig::reliable(16, 4)).expect("it is the first");
+    fabric.grant(RegionId(0), peer, Access::Write).expect("the region has this peer as its writer");
+    fabric
+        .connect(peer, Service(1), QpConfig::reliable(16, 4))
+        .expect("the peer has no queue pair of this service yet");
     fabric
 }
 
@@ -35,7 +38,7 @@ fn drive(fabrics: [&mut ShmFabric; 2], mut done: impl FnMut(&[&mut ShmFabric; 2]
             while fabric.poll(&mut out) > 0 {}
             while let Some(event) = fabric.next_event() {
                 if let Event::Disconnected { qp, .. } = event {
-                    fabric.reset(qp).expect("it is broken");
+                    fabric.reset(qp).expect("the queue pair is in the error state");
                 }
             }
         }
@@ -74,7 +77,8 @@ fn main() {
     for bytes in [4096, 4 << 20] {
         let (mut a, mut b) = (start(&directory, A, bytes), start(&directory, B, bytes));
         drive([&mut a, &mut b], ready);
-        let target = RemoteSpan { region: a.resolve(B, Purpose(1)).expect("granted"), offset: 0 };
+        let target =
+            RemoteSpan { region: a.resolve(B, Purpose(1)).expect("the owner has granted the region"), offset: 0 };
         println!("regions of {bytes} bytes");
         let local = Span { region: RegionId(1), offset: 0, bytes: 8 };
         let reads = || (0..1000).for_each(|_| post(&mut a, Verb::Read { local, remote: target }));
@@ -85,14 +89,14 @@ fn main() {
         let idle = || (0..1000).for_each(|_| assert!(b.next_event().is_none()));
         row("next_event, nothing to hear, everybody there", median(50, idle), 1000);
         let fence = median(200, || {
-            b.revoke(RegionId(0), A).expect("it was granted");
-            b.grant(RegionId(0), A, Access::Write).expect("it is for that peer");
+            b.revoke(RegionId(0), A).expect("the region was granted");
+            b.grant(RegionId(0), A, Access::Write).expect("the region has this peer as its writer");
             while b.next_event().is_some() {}
             while a.next_event().is_some() {}
         });
         row("revoke, Revoked, grant, and the peer hears", fence, 1);
         let relink = median(200, || {
-            let region = a.resolve(B, Purpose(1)).expect("granted");
+            let region = a.resolve(B, Purpose(1)).expect("the owner has granted the region");
             post(&mut a, Verb::Write { source: Source::Inline(&[7; 8]), target: RemoteSpan { region, offset: bytes } });
             drive([&mut a, &mut b], ready);
         });
@@ -110,9 +114,10 @@ fn main() {
             a.next_event();
             a.poll(&mut out);
         }
-        a.reset(QP).expect("it is broken");
+        a.reset(QP).expect("the queue pair is in the error state");
         for peer in 0..5 {
-            a.connect(ProcessId(peer), Service(1), QpConfig::reliable(16, 4)).expect("it is the first");
+            a.connect(ProcessId(peer), Service(1), QpConfig::reliable(16, 4))
+                .expect("the peer has no queue pair of this service yet");
         }
         let since = Instant::now();
         let mut calls = 0;

@@ -112,7 +112,7 @@ impl Data {
         let fits = |remote: &Remote| remote.writable(target.offset, bytes).is_some();
         let slot = self.open(index, entry, target, fits)?;
         let to = self.remotes.slot(slot).and_then(|remote| remote.writable(target.offset, bytes));
-        let to = to.expect("found and checked above");
+        let to = to.expect("the region was found and checked above");
         match source {
             Source::Inline(data) => store_bytes(data, to),
             Source::Region(span) => store_words(local_words(&self.regions, span), to),
@@ -225,7 +225,7 @@ impl Data {
         let fits = |region: &Remote| region.atomic(remote.offset).is_some();
         let Some(slot) = self.open(index, entry, remote, fits) else { return };
         let old = self.remotes.slot(slot).and_then(|region| region.atomic(remote.offset)).map(change);
-        let old = old.expect("found and checked above");
+        let old = old.expect("the region was found and checked above");
         local_words(&self.regions, local)[0].store(old, Ordering::Relaxed);
         self.stored(index, entry, slot);
     }
@@ -236,5 +236,5 @@ fn local_words(regions: &[LocalRegion], span: Span) -> &[Word] {
     if span.bytes == 0 {
         return &[];
     }
-    span_words(regions, span).expect("checked when posted")
+    span_words(regions, span).expect("the span was checked when it was posted")
 }

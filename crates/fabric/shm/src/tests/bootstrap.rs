@@ -268,6 +268,6 @@ fn restarted_process_is_refused_under_one_life_despite_its_equal_pid() {
         events(&mut a);
         a.peer_pid(ProcessId(1)).is_none()
     });
-    let refusal = live(&mut a).expect("it was there before");
+    let refusal = live(&mut a).expect("a process that has met the peer before is refused");
     assert!(refusal.reason.contains("started again"), "{refusal:?}");
 }
