@@ -107,15 +107,15 @@ impl<T> Slab<T> {
 
     pub(crate) fn remove(&mut self, place: u32) -> T {
         self.free.push(place);
-        self.places[place as usize].take().expect("removed twice")
+        self.places[place as usize].take().expect("the place holds a value")
     }
 
     pub(crate) fn get(&self, place: u32) -> &T {
-        self.places[place as usize].as_ref().expect("removed already")
+        self.places[place as usize].as_ref().expect("the place holds a value")
     }
 
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut T {
-        self.places[place as usize].as_mut().expect("removed already")
+        self.places[place as usize].as_mut().expect("the place holds a value")
     }
 
     /// Returns the indices in use.

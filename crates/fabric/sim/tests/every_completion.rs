@@ -162,7 +162,7 @@ fn no_success_is_reported_after_an_unseen_failure() {
         let mut told = writer.poll();
         while writer.fabric.next_event().is_some() {}
         told.extend(writer.poll());
-        let second = told.iter().find(|told| told.id == 1).expect("it was signalled");
+        let second = told.iter().find(|told| told.id == 1).expect("the signalled write completes");
         assert_eq!(second.status, Status::Flushed, "seed {seed}: {told:?}");
         landed += writer.landed()[1];
     }
