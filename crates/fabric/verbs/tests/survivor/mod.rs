@@ -143,7 +143,7 @@ pub(crate) fn connect(one: &mut End, other: &mut End) {
 pub(crate) fn write_both_ways(one: &mut End, other: &mut End) {
     for end in [&mut *one, &mut *other] {
         end.written += 1;
-        let (target, value) = (end.target().expect("connected"), end.written);
+        let (target, value) = (end.target().expect("the end has a target"), end.written);
         let posted = end.post(Source::Inline(&value.to_ne_bytes()), target, true);
         posted.unwrap_or_else(|error| panic!("a new connection refuses a request: {error}"));
     }
