@@ -40,7 +40,7 @@ fn change(group: &mut BenchmarkGroup<'_, WallTime>, envelope: &Envelope, packet:
 
 fn write(criterion: &mut Criterion) {
     let (a, b) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
-    let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("one family");
+    let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("both addresses have one family");
     let mut group = criterion.benchmark_group("write");
     for bytes in [64_usize, 4096] {
         let source = Page::new(0x5a);
@@ -56,7 +56,7 @@ fn write(criterion: &mut Criterion) {
         let encode = |buffer: &mut [u8], psn: u32| {
             let mut repr = repr;
             repr.bth.psn = Psn::new(psn);
-            repr.emit(&mut buffer[FRONT..]).expect("room").copy_from_slice(black_box(payload));
+            repr.emit(&mut buffer[FRONT..]).expect("the buffer has room").copy_from_slice(black_box(payload));
             envelope.seal(&mut buffer[FRONT..]);
         };
         encode(&mut place.0[..end], 1);
@@ -82,7 +82,7 @@ fn write(criterion: &mut Criterion) {
                 psn += 1;
                 let mut repr = repr;
                 repr.bth.psn = Psn::new(psn);
-                let _ = black_box(repr.emit(&mut black_box(&mut *out)[FRONT..]).expect("room"));
+                let _ = black_box(repr.emit(&mut black_box(&mut *out)[FRONT..]).expect("the buffer has room"));
                 envelope.seal(&mut out[FRONT..]);
             });
         });

@@ -46,8 +46,8 @@ fn target(bytes: &[u8]) -> BTreeSet<String> {
         let syndrome = packet.aeth().map(|aeth| kind(&aeth.syndrome));
         ends.insert(format!("{at} {:02x} {syndrome:?}", packet.opcode().to_byte()));
         let mut again = vec![0; repr.packet_bytes()];
-        repr.emit(&mut again).expect("room").copy_from_slice(packet.payload());
-        let second = Packet::new_checked(&again[..]).expect("emitted");
+        repr.emit(&mut again).expect("the buffer has room").copy_from_slice(packet.payload());
+        let second = Packet::new_checked(&again[..]).expect("the emitted packet is complete");
         assert_eq!(Repr::parse(&second), Ok(repr));
     }
     ends

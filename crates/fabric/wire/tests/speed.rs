@@ -38,7 +38,7 @@ fn time(mut once: impl FnMut(u32)) -> f64 {
 /// Returns the times of a bare CRC, and of encoding and decoding a WRITE of `bytes` bytes, in nanoseconds.
 fn trial(bytes: usize) -> [f64; 3] {
     let (a, b) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
-    let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("one family");
+    let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("both addresses have one family");
     let source = page(0x5a);
     let headers = Headers::Rc(Message::WriteOnly(Reth { va: 0x1000, rkey: 7, bytes: bytes as u32 }));
     let repr = Repr { bth: Bth::new(17, Psn::new(1)), headers, payload_bytes: bytes };
@@ -47,7 +47,7 @@ fn trial(bytes: usize) -> [f64; 3] {
         let mut repr = repr;
         repr.bth.psn = Psn::new(psn);
         let out = &mut page.0[FRONT..end];
-        repr.emit(out).expect("room").copy_from_slice(black_box(&source.0[..bytes]));
+        repr.emit(out).expect("the buffer has room").copy_from_slice(black_box(&source.0[..bytes]));
         envelope.seal(out);
     };
     let (mut place, mut made) = (page(0), page(0));
