@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(pieces_posted(&mut inbound), 0);
         assert!(inbound.takes_next(0, length_sequence(&config, 0, true), 8));
         assert_eq!(pieces_posted(&mut inbound), 0);
-        let short = inbound.piece().unwrap().expect("it has arrived");
+        let short = inbound.piece().unwrap().expect("the piece has arrived");
         inbound.consume(&short);
         let mut number = 0;
         let mut places = std::collections::BTreeSet::new();
@@ -445,7 +445,7 @@ mod tests {
             for _ in 0..pieces {
                 let place = inbound.placed[inbound.pieces.place(number)].0;
                 inbound.payload(place, piece_sequence(&config, number), 64).unwrap();
-                let piece = inbound.piece().unwrap().expect("it has arrived");
+                let piece = inbound.piece().unwrap().expect("the piece has arrived");
                 assert_eq!(piece.op.place, place);
                 places.insert(place);
                 inbound.consume(&piece);
@@ -473,7 +473,7 @@ mod tests {
         inbound.payload(place, sequence, 64).unwrap();
         assert_eq!(inbound.granted(), granted, "credits for a message that was not read");
         assert_eq!(inbound.incoming(), Some(Incoming { number, bytes: 64 }));
-        let piece = inbound.piece().unwrap().expect("it has arrived");
+        let piece = inbound.piece().unwrap().expect("the piece has arrived");
         assert!(piece.last && piece.bytes == 64);
         inbound.consume(&piece);
         pieces_posted(inbound);
@@ -538,7 +538,7 @@ mod tests {
                 pieces_posted(&mut inbound);
                 let place = inbound.placed[inbound.pieces.place(number)].0;
                 inbound.payload(place, piece_sequence(&config, number), 64).unwrap();
-                let piece = inbound.piece().unwrap().expect("it has arrived");
+                let piece = inbound.piece().unwrap().expect("the piece has arrived");
                 inbound.consume(&piece);
                 assert!(inbound.free_pieces.len() <= 4, "{scheme:?}: {:?}", inbound.free_pieces);
             }

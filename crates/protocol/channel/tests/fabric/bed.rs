@@ -55,7 +55,7 @@ impl<F: Fabric> Process<F> {
     pub(crate) fn new(fabric: F, config: EndpointConfig, lengths: &[usize]) -> Self {
         let me = fabric.me();
         let peer = OTHER[me.index()];
-        let mut endpoint = Endpoint::new(fabric, config, &[peer]).expect("possible parameters");
+        let mut endpoint = Endpoint::new(fabric, config, &[peer]).expect("the parameters are possible");
         let mut talks = Vec::new();
         for number in 0..u32::from(config.connections) {
             let handle = endpoint.open(peer, number).expect("the number is free");

@@ -139,7 +139,7 @@ fn a_peer_that_is_killed() {
             actors[1] = None;
             let finished = world.run(&mut actors, 200_000_000, |_, process| process.is_done());
             assert!(finished, "{scheme:?}, seed {seed}");
-            let process = actors[0].as_ref().expect("alive");
+            let process = actors[0].as_ref().expect("the process is alive");
             for talk in process.talks.iter().filter(|talk| talk.failed.is_some()) {
                 let error = talk.failed.expect("the connection failed");
                 assert_eq!(error.peer, OTHER[0]);

@@ -49,7 +49,7 @@ fn last_receive_of_aborted_end_may_hold_a_message() {
     let (mut end, recvs) = opened();
     end.abort();
     said(&mut end);
-    let (last, others) = recvs.split_last().expect("some");
+    let (last, others) = recvs.split_last().expect("the list has receives");
     assert_eq!(last.op.kind, Kind::Length);
     others.iter().for_each(|recv| end.completed(recv.op, &Outcome::GivenBack));
     assert!(!end.is_over());
@@ -95,7 +95,9 @@ fn receive_with_another_kind_is_refused() {
     }
     let counted = Config { message_bytes: 8, ..Config::with(Scheme::Counted) };
     let mut end = Connection::new(&counted, ProcessId(1), 5, 1);
-    let length = std::iter::from_fn(|| end.next_recv()).find(|recv| recv.op.kind == Kind::Length).expect("one");
+    let length = std::iter::from_fn(|| end.next_recv())
+        .find(|recv| recv.op.kind == Kind::Length)
+        .expect("the end has a receive for a length");
     end.completed(length.op, &received(Kind::Control, 0, 64, [0; 8]));
     assert_eq!(failure(&mut end).1, mismatch);
 }
