@@ -93,13 +93,13 @@ impl Group {
     /// Waits until all polled candidates agree on a leader.
     pub(crate) fn agree(&mut self) -> (u64, u16) {
         self.until("all name the same leader", |group| group.agreed().is_some());
-        self.agreed().expect("just seen")
+        self.agreed().expect("the candidates agree")
     }
 
     /// Waits until all polled candidates agree on another leader than before.
     pub(crate) fn agree_anew(&mut self, before: (u64, u16)) -> ((u64, u16), Duration) {
         let took = self.until("all name a new leader", |group| group.agreed().is_some_and(|leader| leader != before));
-        (self.agreed().expect("just seen"), took)
+        (self.agreed().expect("the candidates agree"), took)
     }
 
     /// Polls the candidates while `work` runs on another thread, because an election that is not polled leaves the
@@ -107,7 +107,7 @@ impl Group {
     pub(crate) fn meanwhile<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let thread = std::thread::spawn(work);
         self.until("the rest is done", |_| thread.is_finished());
-        thread.join().expect("it did not panic")
+        thread.join().expect("the thread does not panic")
     }
 
     pub(crate) fn wakes(&self) -> Vec<u64> {

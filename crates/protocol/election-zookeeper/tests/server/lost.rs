@@ -133,14 +133,15 @@ fn usurp(address: &str, path: &str) -> (tokio::runtime::Runtime, Client) {
         // The session gets no heartbeats, so its timeout must exceed the waits of the test.
         let minute = Client::connector().with_session_timeout(Duration::from_secs(60));
         let usurper = minute.connect(address).await.expect("a session");
-        let first = usurper.list_children(path).await.expect("the line").into_iter().min().expect("somebody in line");
+        let first =
+            usurper.list_children(path).await.expect("the line").into_iter().min().expect("the line has a candidate");
         let node = format!("{path}/{first}");
         let (data, _) = usurper.get_data(&node).await.expect("the first node");
         let mut writes = usurper.new_multi_writer();
         writes.add_delete(&node, None).expect("a deletion");
         let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
         writes.add_create(&node, &data, &ephemeral).expect("a creation");
-        writes.commit().await.expect("both at once");
+        writes.commit().await.expect("both writes are committed");
         usurper
     });
     (runtime, usurper)
