@@ -20,7 +20,9 @@ struct End {
 impl End {
     fn new(world: &World, me: ProcessId, peer: ProcessId) -> Self {
         let mut fabric = world.fabric(me);
-        let region = fabric.register(RegionSpec { purpose: PURPOSE, writer: peer, bytes: 64 }).expect("memory");
+        let region = fabric
+            .register(RegionSpec { purpose: PURPOSE, writer: peer, bytes: 64 })
+            .expect("memory for the region is available");
         fabric.grant(region, peer, Access::Write).expect("a grant");
         let mut links = Links::default();
         let link = Link::open(&mut fabric, peer, Service(1), QpConfig::reliable(8, 0)).expect("a queue pair");
