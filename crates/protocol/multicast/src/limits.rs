@@ -411,14 +411,14 @@ mod tests {
         assert_eq!(limits(longest, largest).check(), Ok(()));
         assert_eq!(limits(longest + 1, 0).check(), Err(LimitsError::ReplyBytes(longest + 1)));
         assert_eq!(limits(1, largest + 1).check(), Err(LimitsError::Ring(largest + 1)));
-        let problem = limits(longest + 1, 0).check().expect_err("too long").to_string();
+        let problem = limits(longest + 1, 0).check().expect_err("the message is too long").to_string();
         assert_eq!(problem, "replies of 2097153 bytes: at most 2097152 are possible");
         assert!(limits(longest, 0).reply_ring().bytes() > 2 * longest as u64, "two of the longest fit");
     }
 
     #[test]
     fn memory_for_replies_is_counted_at_the_process_that_registers_it() {
-        let topology = Topology::new(&[3, 1], 5).expect("possible");
+        let topology = Topology::new(&[3, 1], 5).expect("the topology is possible");
         let limits = Limits { reply_bytes: 300, ..Limits::default() };
         let (ring, queries) = (limits.reply_ring().bytes(), limits.query_ring().bytes());
         // A record of 300 bytes takes six lines.

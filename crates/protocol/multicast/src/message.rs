@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn each_flag_is_one_bit_and_others_are_refused() {
-        let topology = Topology::new(&[1], 1).expect("possible");
+        let topology = Topology::new(&[1], 1).expect("the topology is possible");
         let mut words = [0; Header::words(1)];
         Header::encode(7, 0, false, &[Destination { group: GroupId(0), slot: 3 }], &mut words);
         let flags = |words: &[u64]| {
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_not_before_time_is_read_with_the_header_and_an_absurd_one_is_refused() {
-        let topology = Topology::new(&[1], 1).expect("possible");
+        let topology = Topology::new(&[1], 1).expect("the topology is possible");
         let to = [Destination { group: GroupId(0), slot: 3 }];
         let after = |time, bytes| {
             let mut words = [0, 0, 0, time];

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     fn sender() -> Sender {
-        let topology = Topology::new(&[3, 1], 1).expect("possible");
+        let topology = Topology::new(&[3, 1], 1).expect("the topology is possible");
         Sender::new(&topology, ClientId(0), 2)
     }
 

@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn client_ids_of_groups_follow_those_of_processes() {
-        let topology = Topology::new(&[3, 1], 2).expect("possible");
+        let topology = Topology::new(&[3, 1], 2).expect("the topology is possible");
         assert_eq!([0, 1].map(|group| topology.time_client(GroupId(group))), [ClientId(2), ClientId(3)]);
         assert_eq!([0, 1].map(|group| topology.version_client(GroupId(group))), [ClientId(4), ClientId(5)]);
         let groups = [1, 2, 3, 4, 5, 6].map(|client| topology.entry_group(ClientId(client)));

@@ -276,11 +276,11 @@ mod tests {
     fn delivered_message_in_the_side_store_is_kept_until_it_is_replaced() {
         const LAP: u64 = 5;
         let mut store = Store::new(LAP * 64, 4);
-        let topology = Topology::new(&[1], 1).expect("possible");
+        let topology = Topology::new(&[1], 1).expect("the topology is possible");
         let put = |store: &mut Store, slot: u64| {
             let mut words = vec![0; Header::words(1) + 1];
             Header::encode(slot + 1, 8, false, &[Destination { group: GroupId(0), slot }], &mut words);
-            let header = Header::decode(&words, words.len() * 8, &topology).expect("sound");
+            let header = Header::decode(&words, words.len() * 8, &topology).expect("the header is valid");
             store.put_aside(slot, &header, words.clone());
         };
         put(&mut store, 0);
@@ -314,7 +314,7 @@ mod tests {
             store.put_mirrored(slot, &Mirrored { notify: slot == 5, ..message });
         }
         assert_eq!(store.release(3), Some(1));
-        let held = [4, 5].map(|slot| store.record(slot, 3, LAP).expect("it is held").to_vec());
+        let held = [4, 5].map(|slot| store.record(slot, 3, LAP).expect("the store holds the slot").to_vec());
         assert!(store.record(3, 3, LAP).is_some() && !store.is_mirror_empty());
         store.move_aside(4);
         assert!(store.is_mirror_empty(), "the ring may start anew");

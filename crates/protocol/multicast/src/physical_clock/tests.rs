@@ -296,11 +296,11 @@ proptest! {
 #[test]
 fn clocks_received_in_a_step_are_dated_with_a_later_step() {
     let mut clock = PhysicalClock::new(Duration::from_secs(1), 3);
-    clock.tell(S, NOW + S).expect("sound");
+    clock.tell(S, NOW + S).expect("the clock accepts the reading");
     clock.pass(S);
     // The other processes send their clocks 300 ms into the step.
     for process in [1, 2] {
-        clock.hear(ProcessId(process), NOW + S + 300 * MS, None).expect("sound");
+        clock.hear(ProcessId(process), NOW + S + 300 * MS, None).expect("the clock accepts the reading");
     }
     clock.pass(S);
     assert_eq!(clock.counted(), 1, "in the same step they are not known yet");
@@ -315,7 +315,7 @@ fn clocks_received_in_a_step_are_dated_with_a_later_step() {
 #[test]
 fn a_time_that_is_recovered_within_a_step_counts_from_a_later_one() {
     let mut clock = PhysicalClock::new(Duration::from_secs(1), 1);
-    clock.tell(S, NOW + S).expect("sound");
+    clock.tell(S, NOW + S).expect("the clock accepts the reading");
     clock.pass(S);
     // The process can start to lead at any moment.
     clock.follow(0, true);
@@ -341,7 +341,7 @@ fn a_time_that_is_recovered_within_a_step_counts_from_a_later_one() {
 #[test]
 fn a_time_to_which_the_clock_was_raised_between_two_steps_is_not_adopted() {
     let mut clock = PhysicalClock::new(Duration::from_secs(1), 1);
-    clock.tell(S, NOW + S).expect("sound");
+    clock.tell(S, NOW + S).expect("the clock accepts the reading");
     clock.pass(S);
     clock.follow(0, true);
     clock.pass(S);

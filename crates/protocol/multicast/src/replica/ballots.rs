@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     fn ballots() -> Ballots {
-        let topology = Topology::new(&[1, 2], 1).expect("possible");
+        let topology = Topology::new(&[1, 2], 1).expect("the topology is possible");
         let mut ballots = Ballots::new(&topology, GroupId(0));
         ballots.begin(&topology);
         ballots

@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn lives_that_others_know_do_not_change_the_own_life() {
-        let topology = Topology::new(&[1, 3], 0).expect("possible");
+        let topology = Topology::new(&[1, 3], 0).expect("the topology is possible");
         let mut lives = Lives::new(&topology, GroupId(1), 1);
         lives.be(5);
         assert_eq!((lives.successor(&[9, 5, 9]), lives.successor(&[0, 6, 0])), (None, Some(6)));

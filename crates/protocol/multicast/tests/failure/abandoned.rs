@@ -83,7 +83,7 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     let mut any = true;
     while std::mem::take(&mut any) {
         for wire in cluster.net.filled().into_iter().filter(|wire| open(*wire)) {
-            any |= cluster.is_up(wire.receiver()) && cluster.take(wire, None).expect("sound input");
+            any |= cluster.is_up(wire.receiver()) && cluster.take(wire, None).expect("the processes accept the input");
         }
     }
 }
@@ -100,22 +100,22 @@ fn synced_message_is_delivered_although_one_holder_forgets_and_one_is_partitione
     cluster.write_some(DEAD, &[0], |member| member == leader);
     rest(&mut cluster, |_| true);
     cluster.crash(forgets);
-    cluster.restart(forgets).expect("sound input");
+    cluster.restart(forgets).expect("the processes accept the input");
     rest(&mut cluster, |_| true);
     for greeted in [leader, forgets] {
-        cluster.succeed(DEAD, greeted, 0).expect("sound input");
+        cluster.succeed(DEAD, greeted, 0).expect("the processes accept the input");
     }
     for _ in 0..40 {
-        cluster.tick(leader).expect("sound input");
+        cluster.tick(leader).expect("the processes accept the input");
         rest(&mut cluster, |wire| !wire.touches(cut_off));
     }
-    cluster.succeed(DEAD, cut_off, 0).expect("sound input");
+    cluster.succeed(DEAD, cut_off, 0).expect("the processes accept the input");
     for _ in 0..40 {
-        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        (0..3).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
         rest(&mut cluster, |_| true);
     }
     for member in &cluster.members {
-        let replica = member.replica.as_ref().expect("all are up");
+        let replica = member.replica.as_ref().expect("the member is up");
         assert_eq!((replica.first_held(ClientId(DEAD)), replica.delivered()), (2, 2), "no message became a no-op");
     }
 }

@@ -24,7 +24,7 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
         rounds += 1;
         assert!(rounds < 1000, "the members exchange messages for ever");
         for wire in cluster.net.filled().into_iter().filter(|wire| open(*wire)) {
-            any |= cluster.is_up(wire.receiver()) && cluster.take(wire, None).expect("sound input");
+            any |= cluster.is_up(wire.receiver()) && cluster.take(wire, None).expect("the processes accept the input");
         }
     }
 }
@@ -34,7 +34,7 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
 fn tick_safely(cluster: &mut Cluster, times: usize, members: &[u16], open: impl Fn(Wire) -> bool) {
     for _ in 0..times {
         for member in members {
-            cluster.tick(*member).expect("sound input");
+            cluster.tick(*member).expect("the processes accept the input");
         }
         rest(cluster, &open);
         safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
@@ -42,12 +42,12 @@ fn tick_safely(cluster: &mut Cluster, times: usize, members: &[u16], open: impl 
 }
 
 fn replica(cluster: &Cluster, member: u16) -> &Replica {
-    cluster.members[usize::from(member)].replica.as_ref().expect("it is up")
+    cluster.members[usize::from(member)].replica.as_ref().expect("the member is up")
 }
 
 fn forget(cluster: &mut Cluster, member: u16) {
     cluster.crash(member);
-    cluster.restart(member).expect("sound input");
+    cluster.restart(member).expect("the processes accept the input");
 }
 
 /// Two of three members hold a message in one ballot that they have promised, and its client dies. One of the two loses
@@ -58,7 +58,7 @@ fn forget(cluster: &mut Cluster, member: u16) {
 fn message_held_in_a_promised_ballot_survives_admission_by_the_same_ballot() {
     let (candidate, first, second) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Mutant::None));
-    cluster.campaign(candidate, None).expect("sound input");
+    cluster.campaign(candidate, None).expect("the processes accept the input");
     take(&mut cluster, control(candidate, first));
     take(&mut cluster, control(candidate, second));
     cluster.write_some(0, &[0], |member| member != candidate);
@@ -74,19 +74,19 @@ fn message_held_in_a_promised_ballot_survives_admission_by_the_same_ballot() {
     rest(&mut cluster, |wire| !wire.touches(second));
     for _ in 0..20 {
         for member in [candidate, first] {
-            cluster.tick(member).expect("sound input");
+            cluster.tick(member).expect("the processes accept the input");
         }
         rest(&mut cluster, |wire| !wire.touches(second));
     }
     assert!(replica(&cluster, first).is_joining(), "the second has promised nothing since the first forgot");
     for _ in 0..20 {
-        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        (0..3).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
         rest(&mut cluster, |_| true);
     }
     assert!(!replica(&cluster, first).is_joining(), "it is admitted again before the next one fails");
     forget(&mut cluster, second);
     for _ in 0..20 {
-        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        (0..3).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
         rest(&mut cluster, |_| true);
     }
     assert!((0..3).all(|member| !replica(&cluster, member).is_joining()));
@@ -101,9 +101,9 @@ fn message_held_in_a_promised_ballot_survives_admission_by_the_same_ballot() {
 fn process_that_forgot_a_promise_is_not_admitted_by_a_smaller_ballot() {
     let (slow, forgets, fast) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
-    cluster.campaign(slow, None).expect("sound input");
+    cluster.campaign(slow, None).expect("the processes accept the input");
     take(&mut cluster, control(slow, fast));
-    cluster.campaign(fast, None).expect("sound input");
+    cluster.campaign(fast, None).expect("the processes accept the input");
     take(&mut cluster, control(fast, forgets));
     take(&mut cluster, control(forgets, fast));
     assert_eq!(replica(&cluster, fast).ballot().number(), 3, "it takes over, by its own promise and the other one's");
@@ -131,7 +131,7 @@ fn process_that_forgot_a_promise_is_not_admitted_by_a_smaller_ballot() {
 fn promise_of_an_earlier_life_does_not_count_beside_a_smaller_ballot_that_took_the_process_in() {
     let (fast, forgets, late, other, slow) = (0, 1, 2, 3, 4);
     let mut cluster = Cluster::new(&[5], 2, (Variant::V2, 4, Mutant::None));
-    cluster.campaign(slow, None).expect("sound input");
+    cluster.campaign(slow, None).expect("the processes accept the input");
     take(&mut cluster, control(slow, forgets));
     take(&mut cluster, control(forgets, slow));
     forget(&mut cluster, forgets);
@@ -186,7 +186,7 @@ fn is_synced(cluster: &Cluster, said: &[(Option<Ballot>, u64)]) -> bool {
 fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     let (away, late, forgets, leads, slow) = (0, 1, 2, 3, 4);
     let mut cluster = Cluster::new(&[5], 1, (Variant::V2, 4, Mutant::None));
-    cluster.campaign(slow, None).expect("sound input");
+    cluster.campaign(slow, None).expect("the processes accept the input");
     take(&mut cluster, control(slow, forgets));
     assert!(cluster.submit(0, &[0], None));
     for member in [slow, forgets] {
@@ -196,7 +196,7 @@ fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     forget(&mut cluster, forgets);
     // A smaller ballot admits the process.
     take(&mut cluster, control(forgets, leads));
-    cluster.campaign(leads, None).expect("sound input");
+    cluster.campaign(leads, None).expect("the processes accept the input");
     rest(&mut cluster, |wire| wire.joins(leads, away) || wire.joins(leads, late));
     rest(&mut cluster, |wire| wire.joins(leads, away) || wire.joins(leads, forgets));
     assert_eq!(replica(&cluster, forgets).ballot(), Ballot::new(2, ProcessId(leads)));
@@ -209,7 +209,7 @@ fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     for wire in [away, leads].map(|to| Wire::Body { client: 0, to }) {
         cluster.net.queues.remove(&wire);
     }
-    cluster.campaign(leads, None).expect("sound input");
+    cluster.campaign(leads, None).expect("the processes accept the input");
     let three = [away, forgets, leads];
     let among = |wire: Wire| three.iter().any(|a| three.iter().any(|b| wire.joins(*a, *b)));
     rest(&mut cluster, among);
@@ -217,7 +217,7 @@ fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     for member in [late, slow] {
         forget(&mut cluster, member);
         for _ in 0..20 {
-            (0..5).for_each(|member| cluster.tick(member).expect("sound input"));
+            (0..5).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
             rest(&mut cluster, |wire| !wire.touches(slow) || member == slow);
         }
     }
@@ -235,9 +235,9 @@ fn message_held_in_first_ballots_of_two_foundings_has_no_majority() {
     let (founder, first, second) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Mutant::None));
     (0..3).for_each(|member| cluster.crash(member));
-    (0..3).for_each(|member| cluster.restart(member).expect("sound input"));
-    (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
-    cluster.tick(founder).expect("sound input");
+    (0..3).for_each(|member| cluster.restart(member).expect("the processes accept the input"));
+    (0..3).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
+    cluster.tick(founder).expect("the processes accept the input");
     rest(&mut cluster, |wire| wire == control(first, founder) || wire == control(second, founder));
     rest(&mut cluster, |wire| wire == control(founder, first) || wire == control(founder, second));
     rest(&mut cluster, |wire| wire == control(first, founder));
@@ -250,7 +250,7 @@ fn message_held_in_first_ballots_of_two_foundings_has_no_majority() {
     forget(&mut cluster, first);
     forget(&mut cluster, founder);
     for _ in 0..4 {
-        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        (0..3).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
         rest(&mut cluster, |wire| matches!(wire, Wire::Control { .. }));
     }
     assert!(!replica(&cluster, second).is_joining(), "they found it anew");
@@ -260,7 +260,7 @@ fn message_held_in_first_ballots_of_two_foundings_has_no_majority() {
     let synced = is_synced(&cluster, &said);
     forget(&mut cluster, second);
     for _ in 0..40 {
-        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        (0..3).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
         rest(&mut cluster, |_| true);
     }
     let members = [0, 1, 2].map(|member| replica(&cluster, member));
@@ -280,14 +280,16 @@ fn no_op_slots_are_passed_with_a_state_although_nothing_was_delivered() {
         let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
         let here = |wire: Wire| !wire.touches(late);
         for generation in 0..3 {
-            cluster.begin(0, generation, &[leader, other]).expect("sound input");
+            cluster.begin(0, generation, &[leader, other]).expect("the processes accept the input");
             rest(&mut cluster, here);
             cluster.write_some(0, &[0], |_| false);
             cluster.write_some(0, &[0], |member| member != late);
             rest(&mut cluster, here);
-            [leader, other].into_iter().for_each(|member| cluster.give_up(0, member, 0).expect("sound input"));
+            [leader, other]
+                .into_iter()
+                .for_each(|member| cluster.give_up(0, member, 0).expect("the processes accept the input"));
             for _ in 0..40 {
-                (0..2).for_each(|member| cluster.tick(member).expect("sound input"));
+                (0..2).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
                 rest(&mut cluster, here);
             }
         }
@@ -295,17 +297,21 @@ fn no_op_slots_are_passed_with_a_state_although_nothing_was_delivered() {
         assert_eq!(passed, [6, 6], "all slots are no-ops");
         match returns {
             "leads" => {
-                [leader, other].into_iter().for_each(|member| cluster.reconnect(late, member).expect("sound input"));
-                cluster.campaign(late, None).expect("sound input");
+                [leader, other]
+                    .into_iter()
+                    .for_each(|member| cluster.reconnect(late, member).expect("the processes accept the input"));
+                cluster.campaign(late, None).expect("the processes accept the input");
             }
             "follows" => {
-                [leader, other].into_iter().for_each(|member| cluster.reconnect(late, member).expect("sound input"));
-                cluster.campaign(other, None).expect("sound input");
+                [leader, other]
+                    .into_iter()
+                    .for_each(|member| cluster.reconnect(late, member).expect("the processes accept the input"));
+                cluster.campaign(other, None).expect("the processes accept the input");
             }
             _ => forget(&mut cluster, late),
         }
         for _ in 0..100 {
-            (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+            (0..3).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
             rest(&mut cluster, |_| true);
         }
         let passed = [0, 1, 2].map(|member| replica(&cluster, member).first_held(ClientId(0)));

@@ -393,7 +393,8 @@ impl Cluster {
         let mut synced = true;
         for id in ids {
             let words = &self.bodies[&id];
-            let header = Header::decode(words, words.len() * 8, &topology).expect("it was multicast");
+            let header = Header::decode(words, words.len() * 8, &topology)
+                .expect("the message was multicast with a valid header");
             synced &= header.destinations().all(|to| self.is_held(id, &header, to.group));
             self.sent.entry(id).and_modify(|sent| sent.whole &= synced);
         }

@@ -101,7 +101,8 @@ impl Walk {
         let before: HashSet<MessageId> = self.cluster.sent.keys().copied().collect();
         let dies = self.random.one_in(4).then_some(self.cluster.members.len());
         if self.cluster.submit(client, &[0], dies) {
-            let id = self.cluster.sent.keys().copied().find(|id| !before.contains(id)).expect("it was numbered");
+            let id =
+                self.cluster.sent.keys().copied().find(|id| !before.contains(id)).expect("the new message has an id");
             let queues = self.cluster.net.queues.iter().filter(|(wire, _)| matches!(wire, Wire::Body { .. }));
             let words = queues.flat_map(|(_, queue)| queue).find_map(|parcel| match parcel {
                 Parcel::Body(of, words) if *of == id.client && words[0] == id.sequence => Some(words.clone()),

@@ -18,7 +18,7 @@ fn group_is_founded_although_members_are_replaced_meanwhile() {
             let members = sizes[0] as u16;
             let mut cluster = Cluster::new(sizes, 1, (Variant::V2, 4, Mutant::None));
             (0..members).for_each(|member| cluster.crash(member));
-            (0..members).for_each(|member| cluster.restart(member).expect("sound input"));
+            (0..members).for_each(|member| cluster.restart(member).expect("the processes accept the input"));
             let mut replaced = (members - 1) / 2;
             for _ in 0..120 {
                 let member = random.below(members.into()) as u16;
@@ -29,14 +29,14 @@ fn group_is_founded_although_members_are_replaced_meanwhile() {
                         late += u32::from(some_begun);
                         replaced -= 1;
                         cluster.crash(member);
-                        cluster.restart(member).expect("sound input");
+                        cluster.restart(member).expect("the processes accept the input");
                     }
-                    1 => cluster.tick(member).expect("sound input"),
+                    1 => cluster.tick(member).expect("the processes accept the input"),
                     _ => {
                         let filled = cluster.net.filled();
                         if !filled.is_empty() {
                             let wire = filled[random.below(filled.len() as u64) as usize];
-                            cluster.take(wire, None).expect("sound input");
+                            cluster.take(wire, None).expect("the processes accept the input");
                         }
                     }
                 }
@@ -52,19 +52,24 @@ fn group_is_founded_although_members_are_replaced_meanwhile() {
 }
 
 fn replica(cluster: &Cluster, member: u16) -> &Replica {
-    cluster.members[usize::from(member)].replica.as_ref().expect("it is up")
+    cluster.members[usize::from(member)].replica.as_ref().expect("the member is up")
 }
 
 fn finish(cluster: &mut Cluster) {
     let members = cluster.members.len() as u16;
     for round in 0..60 {
-        while cluster.net.filled().into_iter().any(|wire| cluster.take(wire, None).expect("sound input")) {}
-        (0..members).for_each(|member| cluster.tick(member).expect("sound input"));
+        while cluster
+            .net
+            .filled()
+            .into_iter()
+            .any(|wire| cluster.take(wire, None).expect("the processes accept the input"))
+        {}
+        (0..members).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
         // A correct election names another leader if the first leader's life is over.
         let leads = |member: u16| replica(cluster, member).is_leader() || replica(cluster, member).is_candidate();
         let ready = (0..members).find(|member| !replica(cluster, *member).is_joining());
         if let Some(member) = ready.filter(|_| round == 20 && !(0..members).any(leads)) {
-            cluster.campaign(member, None).expect("sound input");
+            cluster.campaign(member, None).expect("the processes accept the input");
         }
     }
 }
@@ -75,7 +80,7 @@ fn is_founded(mutant: Mutant, without: &[u16], remembers: Incarnation) -> bool {
     let mut cluster = Cluster::new(&[3, 1], 1, (Variant::V2, 4, mutant));
     without.iter().for_each(|member| cluster.crash(*member));
     for member in without {
-        cluster.restart(*member).expect("sound input");
+        cluster.restart(*member).expect("the processes accept the input");
         let greeted = cluster.step(*member, None, None, |replica, _| {
             let done = replica.on_greeting(ProcessId(3), Incarnation::FIRST, remembers);
             done.map_err(|why| format!("{why:?}"))
@@ -84,7 +89,7 @@ fn is_founded(mutant: Mutant, without: &[u16], remembers: Incarnation) -> bool {
     }
     let moves = |to: u16| without.contains(&to);
     for _ in 0..40 {
-        without.iter().for_each(|member| cluster.tick(*member).expect("sound input"));
+        without.iter().for_each(|member| cluster.tick(*member).expect("the processes accept the input"));
         let due: Vec<_> = cluster.net.filled().into_iter().filter(|wire| moves(wire.receiver())).collect();
         due.into_iter().for_each(|wire| drop(cluster.take(wire, None)));
     }

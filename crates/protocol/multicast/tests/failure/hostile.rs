@@ -208,17 +208,17 @@ fn cluster(random: &mut Random) -> Cluster {
     let mut cluster = Cluster::new(&[3, 1], 2, (Variant::V2, 4, Mutant::None));
     if random.one_in(3) {
         cluster.crash(VICTIM);
-        cluster.restart(VICTIM).expect("sound input");
+        cluster.restart(VICTIM).expect("the processes accept the input");
     }
     if random.one_in(3) {
-        cluster.campaign(VICTIM, None).expect("sound input");
+        cluster.campaign(VICTIM, None).expect("the processes accept the input");
     }
     cluster.submit(0, &[0], None);
     cluster.submit(1, &[0, 1], None);
     for _ in 0..random.below(40) {
         let filled = cluster.net.filled();
         if let Some(wire) = filled.get(random.below(filled.len() as u64) as usize) {
-            cluster.take(*wire, None).expect("sound input");
+            cluster.take(*wire, None).expect("the processes accept the input");
         }
     }
     cluster

@@ -72,13 +72,13 @@ fn the_leader_fails_after_the_2a_reached_one_of_four() {
         for without_the_witness in [false, true] {
             let mut five = five_with_2a_at(1);
             assert_eq!(five.deliveries, 0, "a follower and the leader are two of five");
-            five.campaign(candidate, None).expect("it has memory");
+            five.campaign(candidate, None).expect("the member can campaign");
             if without_the_witness && candidate != 1 {
                 // The three members that did not see the 2A promise first: a majority that knows nothing of it.
                 let others = || (2..5).filter(|member| *member != candidate);
                 others().for_each(|to| take(&mut five, Wire::Control { from: candidate, to }));
                 others().for_each(|from| take(&mut five, Wire::Control { from, to: candidate }));
-                let new = five.members[usize::from(candidate)].replica.as_ref().expect("up");
+                let new = five.members[usize::from(candidate)].replica.as_ref().expect("the member is up");
                 assert_eq!(new.ballot(), new.promised(), "it has taken over");
             }
             finish(&mut five).expect("sound and complete");
@@ -98,7 +98,7 @@ fn the_leader_fails_after_the_2a_reached_three_of_four() {
         let delivered: Vec<usize> = five.members[1..].iter().map(|member| member.log.len()).collect();
         assert_eq!(delivered, [1, 1, 1, 0], "the follower without the 2A waits");
         let before = five.members[1].log.clone();
-        five.campaign(candidate, None).expect("it has memory");
+        five.campaign(candidate, None).expect("the member can campaign");
         finish(&mut five).expect("sound and complete");
         assert!(five.members[1..].iter().all(|member| member.log == before), "candidate {candidate}");
     }
@@ -210,18 +210,18 @@ fn without_a_majority_everybody_waits_and_nothing_wrong_is_delivered() {
         let mut cluster = cluster(sizes, 2, Mutant::None);
         let gone = (sizes[0] as u16 - 1) / 2 + 1;
         assert!(cluster.submit(0, &[0], None));
-        finish(&mut cluster).expect("all are there");
+        finish(&mut cluster).expect("the members deliver all messages");
         let before: Vec<_> = cluster.members.iter().map(|member| member.log.clone()).collect();
         (0..gone).for_each(|member| cluster.crash(member));
         let to: Vec<u16> = (0..sizes.len() as u16).collect();
         assert!(cluster.submit(1, &to, None));
         let left: Vec<u16> = (gone..cluster.members.len() as u16).collect();
         for candidate in left.iter().copied().cycle().take(6) {
-            cluster.campaign(candidate, None).expect("it may try");
+            cluster.campaign(candidate, None).expect("the member can campaign");
             assert!(finish(&mut cluster).is_err(), "{sizes:?}: no member can deliver");
         }
         for member in 0..gone.min(2) {
-            cluster.restart(member).expect("it may come back");
+            cluster.restart(member).expect("the member can restart");
             assert!(finish(&mut cluster).is_err(), "{sizes:?}: those without memory are no majority");
         }
         for process in left {
@@ -232,6 +232,6 @@ fn without_a_majority_everybody_waits_and_nothing_wrong_is_delivered() {
                 "{process} leads nobody"
             );
         }
-        safe(&cluster.logs(), &cluster.sent).expect("sound");
+        safe(&cluster.logs(), &cluster.sent).expect("the deliveries are safe");
     }
 }

@@ -28,7 +28,7 @@ fn all_members_deliver_what_one_delivered_although_the_other_group_is_dead() {
         let mut cluster = Cluster::new(&[3, 1], 1, (variant, 4, Mutant::None));
         assert!(cluster.submit(0, &[0, 1], None));
         while let Some(wire) = cluster.net.filled().first().copied() {
-            let queue = cluster.net.queues.get_mut(&wire).expect("it is filled");
+            let queue = cluster.net.queues.get_mut(&wire).expect("a filled wire has a queue");
             let acknowledges = |words: &[u64]| matches!(Item::decode(words, 0), Ok((Item::Ack(_), _)));
             let lost = matches!((wire, queue.front()), (Wire::Control { from: 3, to: 0 | 2 }, Some(Parcel::Item(words))) if acknowledges(words));
             if lost {
@@ -41,7 +41,7 @@ fn all_members_deliver_what_one_delivered_although_the_other_group_is_dead() {
         assert_eq!(delivered(&cluster), [0, 1, 0, 1], "{variant:?}");
         cluster.crash(3);
         for _ in 0..20 {
-            (0..3).for_each(|member| cluster.tick(member).expect("sound"));
+            (0..3).for_each(|member| cluster.tick(member).expect("the processes accept the input"));
             settle(&mut cluster, |_| false);
         }
         assert_eq!(delivered(&cluster)[..3], [1, 1, 1], "{variant:?}");
@@ -62,7 +62,8 @@ fn leader_without_acknowledgements_takes_over_its_followers_state() {
             settle(&mut cluster, |wire| wire.receiver() == 0);
             assert!(cluster.members[0].log.is_empty());
             for _ in 0..60 {
-                (0..cluster.members.len() as u16).for_each(|member| cluster.tick(member).expect("sound"));
+                (0..cluster.members.len() as u16)
+                    .for_each(|member| cluster.tick(member).expect("the processes accept the input"));
                 settle(&mut cluster, |_| false);
             }
             for (process, member) in cluster.members.iter().enumerate() {

@@ -57,7 +57,7 @@ impl Process {
             let own = |last: &Succession| last.life == self.life || self.generation == Some(last.generation);
             let Some(own) = known.into_iter().find(|last| last.settled && own(last)) else { continue };
             assert!(self.generation.is_none_or(|generation| generation == own.generation), "one number for a life");
-            let sender = cluster.senders[usize::from(C)].as_mut().expect("it lives");
+            let sender = cluster.senders[usize::from(C)].as_mut().expect("the client is alive");
             if self.generation.is_none() {
                 sender.resume_sequence(own.generation << MessageId::GENERATION_BITS);
             }

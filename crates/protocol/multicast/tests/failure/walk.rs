@@ -361,7 +361,7 @@ fn time_entries_of_v1_survive_faults() {
 fn runs_differ() {
     let run = |seed| {
         let mut run = Run::new(&[3, 3], Variant::V2, Mutant::None, seed);
-        run.run().expect("sound");
+        run.run().expect("the run violates nothing");
         (run.steps, run.cluster.deliveries)
     };
     assert_ne!(run(1), run(2));
@@ -405,5 +405,5 @@ fn mutants_are_found() {
 /// A leader delivers the last message of a client's share when its ballot begins, and gets no input afterwards.
 #[test]
 fn messages_waiting_for_a_share_proceed_when_a_ballot_begins() {
-    Run::new(&[3], Variant::V2, Mutant::None, 1155).run().expect("all is delivered");
+    Run::new(&[3], Variant::V2, Mutant::None, 1155).run().expect("the run delivers everything");
 }

@@ -32,8 +32,8 @@ impl Bed {
             self.cut(member, CLIENT, cut_ns);
         }
         self.run(1);
-        let lost = self.submit(0, &[1], b"lost").expect("it has not noticed");
-        let behind = self.submit(0, &[0, 1], b"behind").expect("it has not noticed");
+        let lost = self.submit(0, &[1], b"lost").expect("the client has not noticed the partition");
+        let behind = self.submit(0, &[0, 1], b"behind").expect("the client has not noticed the partition");
         self.run(RECONNECTED_NS);
         [lost, behind]
     }
@@ -53,21 +53,21 @@ fn half_written_messages_of_a_dead_client_block_nobody_without_a_successor() {
         let mut bed = bed(seed);
         bed.leave_a_gap(LONG_NS);
         bed.kill_client();
-        bed.submit(1, &[0], b"next").expect("all are connected");
+        bed.submit(1, &[0], b"next").expect("the client is connected to all destinations");
         bed.run(RECONNECTED_NS);
         assert!(bed.delivered.iter().all(Vec::is_empty), "the message after the gap has the earlier timestamp");
         bed.run(LONG_NS);
         for member in 0..3 {
             assert_eq!(bed.payloads(member), [b"next"], "p{member} {:?}", bed.delivered);
         }
-        bed.submit(1, &[0, 1], b"last").expect("all are connected");
+        bed.submit(1, &[0, 1], b"last").expect("the client is connected to all destinations");
         bed.run(RECONNECTED_NS);
         assert!((0..3).all(|member| bed.payloads(member) == [&b"next"[..], b"last"]));
         assert!(GROUP.iter().all(|member| bed.payloads(*member) == [b"last"]));
         // The client id works as before.
         bed.restart_client(0);
         bed.run(2 * RECONNECTED_NS);
-        bed.submit(0, &[0, 1], b"again").expect("all are connected");
+        bed.submit(0, &[0, 1], b"again").expect("the client is connected to all destinations");
         bed.run(RECONNECTED_NS);
         assert!(bed.delivered.iter().all(|delivered| delivered.last().is_some_and(|(_, last)| last == b"again")));
     }
@@ -82,10 +82,10 @@ fn client_without_a_gap_is_never_given_up() {
     bed.run(1);
     let _ = bed.submit(0, &[0], b"breaks the links");
     let _ = bed.submit(0, &[1], b"of both groups");
-    bed.submit(1, &[0, 1], b"meanwhile").expect("all are connected");
+    bed.submit(1, &[0, 1], b"meanwhile").expect("the client is connected to all destinations");
     bed.run(2 * LONG_NS);
     assert!(!bed.clients[0].is_superseded());
-    bed.submit(0, &[0, 1], b"back").expect("it continues");
+    bed.submit(0, &[0, 1], b"back").expect("the client continues");
     bed.run(RECONNECTED_NS);
     for delivered in &bed.delivered {
         assert!(delivered.iter().any(|(_, payload)| payload == b"back"), "{delivered:?}");
@@ -100,7 +100,7 @@ fn gap_waits_for_a_client_that_reconnects_in_time() {
         bed.cut(member, CLIENT, 2 * RECONNECTED_NS);
     }
     bed.run(1);
-    let first = bed.submit(0, &[1], b"first").expect("it has not noticed");
+    let first = bed.submit(0, &[1], b"first").expect("the client has not noticed the partition");
     bed.run(LONG_NS);
     let [lost, behind] = bed.leave_a_gap(4 * RECONNECTED_NS);
     bed.run(LONG_NS);
@@ -178,7 +178,8 @@ fn a_client_is_not_given_up_by_one_group_for_what_another_holds() {
     let [leader, ..] = GROUP;
     bed.cut(leader, CLIENT, 3 * LONG_NS);
     bed.run(1);
-    let sent = [b"one", b"two"].map(|payload| bed.submit(0, &[1], payload).expect("it has not noticed"));
+    let sent =
+        [b"one", b"two"].map(|payload| bed.submit(0, &[1], payload).expect("the client has not noticed the partition"));
     bed.run(2 * LONG_NS);
     assert!(!bed.clients[0].is_superseded() && bed.clients[0].is_connected(&[GroupId(1)]));
     assert!(bed.delivered[3].iter().map(|(id, _)| *id).eq(sent));

@@ -45,7 +45,7 @@ fn is_reset_after(changes: u16, size: u16, network: NetworkModel, seed: u64) {
         bed.world.wake_at(ProcessId(candidate), bed.world.now_ns());
         bed.run(4 * SETTLED_NS);
     }
-    let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    let before = bed.submit(0, &[0, 1], b"before").expect("the client is connected to all destinations");
     bed.run(4 * RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1), "{why}");
     let remembered = bed.members[0].replica().known(GroupId(1));
@@ -106,15 +106,15 @@ fn client_whose_home_is_reset_continues_with_other_groups() {
         let network = if seed < 5 { NetworkModel::calm() } else { NetworkModel::adversarial() };
         let mut bed = Bed::new(&[3, 3], 2, limits(), network, seed);
         bed.run(RECONNECTED_NS);
-        bed.submit(1, &[0], b"before").expect("all are connected");
+        bed.submit(1, &[0], b"before").expect("the client is connected to all destinations");
         if used {
-            bed.submit(1, &[1], b"home").expect("all are connected");
+            bed.submit(1, &[1], b"home").expect("the client is connected to all destinations");
         }
         bed.run(4 * RECONNECTED_NS);
         (if keeps { 4..6 } else { 3..6 }).for_each(|member| bed.restart_member(member));
         bed.run(20 * RECONNECTED_NS);
         let ends = bed.members[3].replica().reset_ends();
-        bed.members[3].reset(ends, !keeps).expect("it names the incarnation that it ends");
+        bed.members[3].reset(ends, !keeps).expect("the reset names the incarnation that it ends");
         bed.world.wake_at(ProcessId(3), bed.world.now_ns());
         bed.run(20 * RECONNECTED_NS);
         assert!((3..6).all(|member| bed.members[member].replica().incarnation().number == 2), "seed {seed}");
@@ -141,7 +141,7 @@ fn client_whose_home_is_reset_continues_with_other_groups() {
 fn remaining_member_continues_with_its_state_when_its_group_is_reset() {
     let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    let before = bed.submit(0, &[0, 1], b"before").expect("the client is connected to all destinations");
     bed.run(RECONNECTED_NS);
     for member in [0, 2] {
         bed.restart_member(member);
@@ -149,13 +149,13 @@ fn remaining_member_continues_with_its_state_when_its_group_is_reset() {
     bed.run(20 * RECONNECTED_NS);
     let by = Hindrance::Remembered { by: ProcessId(1), incarnation: Incarnation::FIRST };
     assert_eq!(bed.members[0].replica().hindrance(), Some(by));
-    bed.members[1].reset(Incarnation::FIRST, false).expect("it names the incarnation that it ends");
+    bed.members[1].reset(Incarnation::FIRST, false).expect("the reset names the incarnation that it ends");
     bed.world.wake_at(ProcessId(1), bed.world.now_ns());
     bed.run(10 * RECONNECTED_NS);
     assert!((0..3).all(|member| bed.members[member].replica().incarnation().number == 2));
     bed.restart_client(0);
     bed.run(10 * RECONNECTED_NS);
-    let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
+    let after = bed.submit(0, &[0, 1], b"after").expect("the client is connected to all destinations");
     bed.run(10 * RECONNECTED_NS);
     for (member, delivered) in bed.delivered.iter().enumerate() {
         assert_eq!(delivered.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [before, after], "member {member}");
@@ -175,10 +175,10 @@ fn a_reset_is_not_lost_beside_a_campaign() {
     // A peer message is waiting, unread, when the operator resets the group.
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: 4 * SETTLED_NS });
     bed.run(1_000);
-    bed.members[1].campaign().expect("it remembers");
+    bed.members[1].campaign().expect("the member can campaign");
     bed.world.wake_at(ProcessId(1), bed.world.now_ns());
     bed.run(SETTLED_NS);
-    bed.members[0].reset(Incarnation::FIRST, true).expect("it names the incarnation that it ends");
+    bed.members[0].reset(Incarnation::FIRST, true).expect("the reset names the incarnation that it ends");
     bed.run(10 * RECONNECTED_NS);
     for member in [0, 2] {
         let number = bed.members[member].replica().incarnation().number;
@@ -205,7 +205,7 @@ fn replaced_one_after_the_other(network: NetworkModel, seed: u64) -> GoesOn {
     let mut random = SplitMix64(seed);
     let mut bed = Bed::new(&[2, 3], 1, limits(), network, seed);
     bed.run(4 * RECONNECTED_NS);
-    bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.submit(0, &[0, 1], b"before").expect("the client is connected to all destinations");
     bed.run(4 * RECONNECTED_NS);
     let replaced = 1 + random.below(5);
     for _ in 0..replaced {
@@ -262,7 +262,7 @@ fn members_replaced_one_after_the_other_end_in_a_working_group_or_a_remedy_that_
 fn group_founded_beside_a_process_that_remembers_it_moves_above_the_remembered_incarnation() {
     let mut bed = Bed::new(&[1, 3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.submit(0, &[0, 1], b"before").expect("the client is connected to all destinations");
     bed.run(RECONNECTED_NS);
     for (member, other) in [1, 2, 3].into_iter().flat_map(|member| [(member, 0), (member, 4)]) {
         bed.cut(member, other, 40 * RECONNECTED_NS);
@@ -272,7 +272,7 @@ fn group_founded_beside_a_process_that_remembers_it_moves_above_the_remembered_i
     let founded = bed.members[1].replica().incarnation();
     assert!(founded.contradicts(Incarnation::FIRST), "{founded}");
     bed.run(80 * RECONNECTED_NS);
-    let why = bed.members[0].replica().contradiction().expect("it has learnt of the other one");
+    let why = bed.members[0].replica().contradiction().expect("the member has learnt of the other incarnation");
     assert_eq!((why.group, why.known, why.said), (GroupId(1), Incarnation::FIRST, founded));
     let moved = bed.members[1].replica().incarnation();
     assert!(moved.number == 2, "{moved}");
@@ -280,7 +280,7 @@ fn group_founded_beside_a_process_that_remembers_it_moves_above_the_remembered_i
     assert!(bed.members.iter().all(|member| member.contradictions().count() == 0), "they are connected");
     bed.restart_client(0);
     bed.run(10 * RECONNECTED_NS);
-    let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
+    let after = bed.submit(0, &[0, 1], b"after").expect("the client is connected to all destinations");
     bed.run(10 * RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.last().map(|(id, _)| *id) == Some(after)));
 }
@@ -319,7 +319,7 @@ fn process_with_the_generation_of_an_earlier_one_begins_where_that_is_forgotten_
     let mut bed = Bed::new(&[1, 1], 1, limits(), NetworkModel::calm(), 1);
     assert_eq!(bed.topology.home(ClientId(0)), GroupId(0));
     bed.run(RECONNECTED_NS);
-    let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    let before = bed.submit(0, &[0, 1], b"before").expect("the client is connected to all destinations");
     bed.run(RECONNECTED_NS);
     bed.cut(0, 1, 40 * RECONNECTED_NS);
     bed.restart_client(0);
@@ -359,7 +359,7 @@ fn process_that_refuses_an_outdated_incarnation_gets_another_hello() {
     for (seed, network) in (0..).zip([NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()]) {
         let mut bed = Bed::new(&[1, 1, 1], 1, limits(), network, seed);
         bed.run(RECONNECTED_NS);
-        bed.submit(0, &[0, 1, 2], b"before").expect("all are connected");
+        bed.submit(0, &[0, 1, 2], b"before").expect("the client is connected to all destinations");
         bed.run(4 * RECONNECTED_NS);
         let away = 20 * RECONNECTED_NS;
         [0, 2, 3].into_iter().for_each(|other| bed.cut(1, other, away));

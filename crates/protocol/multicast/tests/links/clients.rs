@@ -10,7 +10,7 @@ impl Bed {
     /// Breaks the queue pair of the first client to a member, by a write that is refused.
     fn break_link_of_client(&mut self, member: u16) {
         let fabric = self.clients[0].fabric_mut();
-        let region = fabric.resolve(ProcessId(member), BODY).expect("it was told of the region");
+        let region = fabric.resolve(ProcessId(member), BODY).expect("the member has granted its region to the client");
         let target = RemoteSpan { region, offset: 1 << 40 };
         let verb = Verb::Write { source: Source::Inline(&[0; 8]), target };
         let request = WorkRequest { id: u64::MAX, verb, signalled: false };
@@ -56,14 +56,14 @@ fn processes_of_a_client_id_follow_each_other_while_another_group_is_down() {
         let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::uniform(1_000), seed);
         bed.run(2 * RECONNECTED_NS);
         let (client, leader) = (6, 3);
-        let mut ids = vec![bed.submit(0, &[0, 1], b"whole").expect("all are connected")];
+        let mut ids = vec![bed.submit(0, &[0, 1], b"whole").expect("the client is connected to all destinations")];
         bed.run(SETTLED_NS);
         // The next message reaches only the second group's leader, which is stalled then.
         for member in (0..6).filter(|member| *member != leader) {
             bed.cut(member, client, RECONNECTED_NS);
         }
         bed.run(1);
-        let half = bed.submit(0, &[0, 1], b"half").expect("it has not noticed");
+        let half = bed.submit(0, &[0, 1], b"half").expect("the client has not noticed the partition");
         bed.run(SETTLED_NS);
         assert_eq!(bed.members[3].replica().end_of_held(ClientId(0)), 2, "seed {seed}");
         for process in [3, 4, 5, 2].map(ProcessId) {
@@ -81,7 +81,7 @@ fn processes_of_a_client_id_follow_each_other_while_another_group_is_down() {
         bed.run(120 * RECONNECTED_NS);
         bed.restart_client(0);
         bed.run(6 * RECONNECTED_NS);
-        ids.push(bed.submit(0, &[0, 1], b"whole").expect("all are connected"));
+        ids.push(bed.submit(0, &[0, 1], b"whole").expect("the client is connected to all destinations"));
         bed.run(6 * RECONNECTED_NS);
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]) && !ids.contains(&half), "seed {seed}: ids rise");
         for member in 0..6 {
@@ -124,7 +124,7 @@ fn client_id_is_crowded_when_too_many_processes_follow_each_other_while_a_group_
     bed.run(20 * RECONNECTED_NS);
     assert!(bed.clients[0].is_crowded() && bed.members[1].replica().is_joining(), "the other one remembers its group");
     let ends = bed.members[1].replica().reset_ends();
-    bed.members[1].reset(ends, true).expect("it has nothing");
+    bed.members[1].reset(ends, true).expect("a member without memory can reset its group");
     bed.run(20 * RECONNECTED_NS);
     assert!(!bed.clients[0].is_crowded());
     bed.submit(0, &[0, 1], b"message").expect("the other group has answered");
@@ -158,7 +158,7 @@ fn synced_means_read_by_a_majority_of_every_destination_group() {
     // read the messages.
     bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 40 * SETTLED_NS });
     bed.run(1_000);
-    let id = bed.submit(0, &[0, 1], b"held").expect("all are connected");
+    let id = bed.submit(0, &[0, 1], b"held").expect("the client is connected to all destinations");
     bed.run(5 * SETTLED_NS);
     assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
     assert_eq!((bed.clients[0].delivered_up_to(), bed.delivered[0].len()), (0, 0));
@@ -187,10 +187,10 @@ fn held_messages_count_in_one_ballot() {
             bed.cut(first, other, 2 * SETTLED_NS);
         }
         bed.run(1000);
-        let id = bed.submit(0, &[0], b"held by one").expect("all are connected");
+        let id = bed.submit(0, &[0], b"held by one").expect("the client is connected to all destinations");
         bed.run(SETTLED_NS / 4);
         if campaigns {
-            bed.members[usize::from(leader)].campaign().expect("it is a member");
+            bed.members[usize::from(leader)].campaign().expect("the member can campaign");
             bed.world.wake_at(ProcessId(leader), bed.world.now_ns());
         }
         bed.run(SETTLED_NS / 2);
@@ -219,12 +219,12 @@ fn client_gets_a_credit_when_a_member_promises_another_ballot() {
     for other in [second, leader] {
         bed.cut(first, other, 2 * SETTLED_NS);
     }
-    bed.members[usize::from(leader)].campaign().expect("it is a member");
+    bed.members[usize::from(leader)].campaign().expect("the member can campaign");
     bed.world.wake_at(ProcessId(leader), bed.world.now_ns());
     bed.run(SETTLED_NS);
     bed.cut(client, leader, 60 * RECONNECTED_NS);
     bed.run(1000);
-    let id = bed.submit(0, &[0, 1], b"held in two ballots").expect("all are connected");
+    let id = bed.submit(0, &[0, 1], b"held in two ballots").expect("the client is connected to all destinations");
     bed.run(SETTLED_NS / 2);
     let promised = |bed: &Bed, member: u16| bed.members[usize::from(member)].replica().promised().number();
     assert_eq!((promised(&bed, first), promised(&bed, second), bed.clients[0].synced_up_to()), (1, 2, 0));
@@ -357,7 +357,7 @@ fn member_more_than_a_window_behind_delays_nobody_and_counts_after_it_catches_up
     bed.run(RECONNECTED_NS);
     let submit = |bed: &mut Bed, times: u32| {
         (0..times).for_each(|_| {
-            bed.submit(0, &[0], &[7; 20]).expect("nobody is waited for");
+            bed.submit(0, &[0], &[7; 20]).expect("the client waits for no member");
             bed.run(SETTLED_NS);
         });
     };
@@ -449,7 +449,7 @@ fn message_of_an_earlier_process_held_by_a_minority_is_a_no_op() {
     }
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: late, for_ns: 10 * RECONNECTED_NS });
     bed.run(1_000);
-    let old = bed.submit(0, &[0, 1], b"old").expect("all are connected");
+    let old = bed.submit(0, &[0, 1], b"old").expect("the client is connected to all destinations");
     bed.run(20_000);
     bed.restart_client(0);
     bed.run(4 * RECONNECTED_NS);
@@ -470,14 +470,14 @@ fn living_client_writes_messages_again_that_were_lost_with_its_connections() {
         bed.cut(member, 3, 3 * RECONNECTED_NS);
     }
     bed.run(1_000);
-    let breaks = bed.submit(0, &[0], b"breaks the links").expect("nobody knows yet");
+    let breaks = bed.submit(0, &[0], b"breaks the links").expect("the client has not noticed the partition");
     // The client does not run while its queue pairs break, and does not know of that when it continues.
     bed.run(1_000);
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: client, for_ns: 2 * RECONNECTED_NS });
     bed.run(2 * RECONNECTED_NS - 1_000);
     let broken = (0..3).all(|qp| bed.clients[0].fabric().state(QpId(qp)) == QpState::Error);
     assert!(broken && bed.clients[0].is_connected(G0));
-    let lost = bed.submit(0, &[0], b"lost").expect("it does not know yet");
+    let lost = bed.submit(0, &[0], b"lost").expect("the client has not noticed its broken queue pairs");
     bed.run(RECONNECTED_NS / 2);
     assert!(!bed.clients[0].is_connected(G0) && bed.delivered.iter().all(Vec::is_empty), "it is nowhere");
     bed.run(4 * RECONNECTED_NS);
@@ -496,7 +496,10 @@ fn messages_read_by_a_minority_are_written_again_to_reconnected_members() {
     bed.run(RECONNECTED_NS);
     let mut sent = Vec::new();
     for _ in 0..2 * limits().window {
-        sent.push((bed.submit(0, &[0], b"before").expect("all are connected"), b"before".to_vec()));
+        sent.push((
+            bed.submit(0, &[0], b"before").expect("the client is connected to all destinations"),
+            b"before".to_vec(),
+        ));
         bed.run(SETTLED_NS);
     }
     for other in [0, 2] {
@@ -509,11 +512,14 @@ fn messages_read_by_a_minority_are_written_again_to_reconnected_members() {
         bed.cut(member, client.0, 3 * RECONNECTED_NS);
     }
     bed.run(1_000);
-    sent.push((bed.submit(0, &[0], b"breaks").expect("nobody knows yet"), b"breaks".to_vec()));
+    sent.push((bed.submit(0, &[0], b"breaks").expect("the client has not noticed the partition"), b"breaks".to_vec()));
     bed.run(1_000);
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: client, for_ns: 2 * RECONNECTED_NS });
     bed.run(2 * RECONNECTED_NS - 1_000);
-    sent.push((bed.submit(0, &[0], b"alone").expect("it does not know yet"), b"alone".to_vec()));
+    sent.push((
+        bed.submit(0, &[0], b"alone").expect("the client has not noticed its broken queue pairs"),
+        b"alone".to_vec(),
+    ));
     bed.run(RECONNECTED_NS / 2);
     assert!(!bed.clients[0].is_connected(G0) && bed.delivered[0].len() < sent.len() - 1, "only one has read it");
     bed.run(8 * RECONNECTED_NS);
@@ -576,8 +582,10 @@ fn a_synced_message_waits_for_what_its_client_multicast_before_it_to_other_group
         bed.world.inject(0, Fault::Stall { process, for_ns: 20 * SETTLED_NS });
     }
     bed.run(1_000);
-    bed.clients[0].submit(&[GroupId(1)], b"may be lost with its client", true).expect("all are connected");
-    let synced = bed.submit(0, &[0], b"after it").expect("all are connected");
+    bed.clients[0]
+        .submit(&[GroupId(1)], b"may be lost with its client", true)
+        .expect("the client is connected to all destinations");
+    let synced = bed.submit(0, &[0], b"after it").expect("the client is connected to all destinations");
     bed.run(5 * SETTLED_NS);
     assert_eq!(bed.delivered[0].len(), 1);
     assert!(bed.clients[0].synced_up_to() < synced.sequence, "it is lost with the first, because there are no holes");

@@ -36,7 +36,7 @@ fn run(bed: &mut Bed, ms: u64, ahead: &[u64]) {
 /// Returns how far a leader's time is ahead of true time, in milliseconds.
 fn ahead_ms(bed: &Bed, member: usize) -> i64 {
     let now = bed.world.now_ns();
-    let time = bed.members[member].physical_clock().time(now).expect("it leads");
+    let time = bed.members[member].physical_clock().time(now).expect("the member leads");
     (time as i64 - (BEGIN + now) as i64 + MS as i64 / 2).div_euclid(MS as i64)
 }
 
@@ -57,7 +57,7 @@ fn clocks_are_sent_in_hellos_and_again_when_one_is_stepped() {
     let away = clock.off().expect("four clocks are known") - HOUR as i64;
     assert!((0..MS as i64).contains(&away), "others look late by the time that a greeting takes: {away} ns");
     assert_eq!(ahead_ms(&bed, 3), 0, "it leads on, at the time that it has");
-    let id = bed.submit(0, &[0, 1], b"both").expect("all are connected");
+    let id = bed.submit(0, &[0, 1], b"both").expect("the client is connected to all destinations");
     run(&mut bed, 20, &[0, 0, 0, HOUR]);
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1 && delivered[0].0 == id));
     assert_eq!(bed.rejected(), 0);
@@ -74,7 +74,7 @@ fn group_that_gave_no_time_yet_adopts_the_median_of_the_clocks() {
     assert_eq!(ahead_ms(&bed, 1), 3_600_000);
     run(&mut bed, 70, &[0, HOUR]);
     assert_eq!(ahead_ms(&bed, 1), 0);
-    let both = bed.submit(0, &[0, 1], b"both").expect("all are connected");
+    let both = bed.submit(0, &[0, 1], b"both").expect("the client is connected to all destinations");
     run(&mut bed, 20, &[0, HOUR]);
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1 && delivered[0].0 == both));
 }
@@ -86,7 +86,7 @@ fn group_that_is_an_hour_ahead_does_not_advance_the_other() {
     let mut bed = bed(&[1, 1]);
     bed.cut(0, 1, LONG_MS * MS);
     run(&mut bed, LONG_MS - 50, &[0, HOUR]);
-    let alone = bed.submit(0, &[1], b"alone").expect("all are connected");
+    let alone = bed.submit(0, &[1], b"alone").expect("the client is connected to all destinations");
     run(&mut bed, 70, &[0, HOUR]);
     assert_eq!([0, 1].map(|member| ahead_ms(&bed, member)), [0, 3_600_000]);
     run(&mut bed, LONG_MS, &[0, HOUR]);
@@ -99,9 +99,9 @@ fn group_that_is_an_hour_ahead_does_not_advance_the_other() {
         let [(process, ms)] = apart[..] else { panic!("{member}: {apart:?}") };
         assert!(process == other && (ms - ahead).abs() <= 20, "{member}: {apart:?}");
     }
-    let one = bed.submit(0, &[0], b"one").expect("all are connected");
+    let one = bed.submit(0, &[0], b"one").expect("the client is connected to all destinations");
     run(&mut bed, 20, &[0, HOUR]);
-    let both = bed.submit(0, &[0, 1], b"both").expect("all are connected");
+    let both = bed.submit(0, &[0, 1], b"both").expect("the client is connected to all destinations");
     run(&mut bed, LONG_MS, &[0, HOUR]);
     assert_eq!(bed.delivered[0].iter().map(|(id, _)| *id).collect::<Vec<_>>(), [one]);
     assert_eq!(bed.delivered[1].iter().map(|(id, _)| *id).collect::<Vec<_>>(), [alone]);
@@ -124,7 +124,7 @@ fn time_entry_that_a_new_leader_orders_between_two_steps_does_not_advance_its_ti
     let mut bed = Bed::with_time_entries(&[3], NetworkModel::calm(), 1);
     bed.members.iter_mut().for_each(|member| member.set_clock_bound(BOUND));
     run(&mut bed, 20, &[0; 3]);
-    bed.members[1].campaign().expect("it is a member");
+    bed.members[1].campaign().expect("the member can campaign");
     while !bed.members[1].replica().is_leader() {
         bed.run(50);
     }
@@ -146,10 +146,10 @@ fn member_that_begins_to_lead_in_a_step_that_is_late_is_not_ahead() {
     run(&mut bed, 20, &[0; 3]);
     bed.stands_still = Some((1, Duration::from_nanos(bed.world.now_ns())));
     for _ in 0..10 {
-        bed.submit(0, &[0], b"meanwhile").expect("all are connected");
+        bed.submit(0, &[0], b"meanwhile").expect("the client is connected to all destinations");
         bed.run(MS);
     }
-    bed.members[1].campaign().expect("it is a member");
+    bed.members[1].campaign().expect("the member can campaign");
     bed.world.wake_at(ProcessId(1), bed.world.now_ns());
     bed.run(MS);
     assert!(bed.members[1].replica().is_leader());

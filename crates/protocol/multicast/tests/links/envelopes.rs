@@ -121,7 +121,7 @@ fn deliveries_of_a_backlog_are_described_as_they_were_multicast() {
     bed.run(20 * RECONNECTED_NS);
     let outcomes: Vec<_> = bed.handed[2].reports.iter().map(|report| (report.role, report.outcome)).collect();
     assert!(outcomes.contains(&(TransferRole::Receiver, TransferOutcome::Complete)), "{outcomes:?}");
-    let restored = bed.handed[2].restores.last().copied().expect("it got a state");
+    let restored = bed.handed[2].restores.last().copied().expect("the member was handed a state");
     assert!(restored < (first.len() * 2 / 3 + 10) as u64, "{restored}: most deliveries came after it");
     let handed = bed.described[2].clone();
     let meant: Vec<_> = [first, sent].concat().into_iter().filter(|(_, to, _)| to.contains(&GroupId(0))).collect();

@@ -61,7 +61,7 @@ fn follower_takes_over_and_the_old_leader_rejoins() {
             assert!(bed.members[old].replica().is_leader(), "{why}");
             bed.crash(old);
             bed.run(RECONNECTED_NS);
-            bed.members[new].campaign().expect("it is a member");
+            bed.members[new].campaign().expect("the member can campaign");
             sent.extend(bed.load(&[0], 40));
             bed.run(3 * RECONNECTED_NS);
             assert!(bed.members[new].replica().is_leader(), "{why}");
@@ -89,8 +89,8 @@ fn messages_to_two_groups_survive_both_leaders() {
         bed.crash(0);
         bed.crash(3);
         bed.run(RECONNECTED_NS);
-        bed.members[1].campaign().expect("it is a member");
-        bed.members[4].campaign().expect("it is a member");
+        bed.members[1].campaign().expect("the member can campaign");
+        bed.members[4].campaign().expect("the member can campaign");
         sent.extend(bed.load(&[0, 1], 30));
         bed.run(10 * RECONNECTED_NS);
         bed.agree(&[1, 2, 4, 5], &sent, &format!("seed {seed}"));

@@ -10,7 +10,7 @@ fn fenced_leader_writes_nothing_more_and_its_link_reconnects() {
     for seed in 0..20 {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
-        bed.submit(0, &[0], b"before").expect("all are connected");
+        bed.submit(0, &[0], b"before").expect("the client is connected to all destinations");
         bed.run(5 * SETTLED_NS);
         for follower in [1, 2] {
             while !bed.members[follower].fence(None) {
@@ -46,7 +46,7 @@ fn fence_spares_the_member_that_it_excepts() {
             bed.run(1_000);
         }
     }
-    bed.submit(0, &[0], b"as before").expect("all are connected");
+    bed.submit(0, &[0], b"as before").expect("the client is connected to all destinations");
     bed.run(5 * SETTLED_NS);
     assert_eq!([0, 1, 2].map(|member| bed.delivered[member].len()), [1; 3]);
     assert_eq!(bed.world.fault_counts().remote_access_errors, 0);

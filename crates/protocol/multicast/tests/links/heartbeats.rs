@@ -21,7 +21,7 @@ impl Bed {
     }
 
     fn read(&self, reader: usize, of: u16) -> HeartbeatCell {
-        self.members[reader].heartbeat(ProcessId(of)).expect("another member of the group")
+        self.members[reader].heartbeat(ProcessId(of)).expect("the process is another member of the group")
     }
 }
 

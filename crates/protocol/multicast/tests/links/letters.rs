@@ -25,7 +25,7 @@ fn peer_messages_of_a_mebibyte_arrive_through_a_ring_of_four_kibibytes_while_mes
         for _ in 0..60_000 {
             let before = bed.delivered[2].len();
             if before as u64 == sent {
-                bed.submit(0, &[0], &sent.to_le_bytes()).expect("one at a time");
+                bed.submit(0, &[0], &sent.to_le_bytes()).expect("the client has no other message in flight");
                 (sent, longest_ns) = (sent + 1, 0);
             }
             bed.run(5_000);
@@ -78,7 +78,7 @@ fn peer_message_is_lost_with_its_connection_and_the_next_one_arrives() {
         while bed.members[1].next_foreign().is_some() {}
         assert!(bed.letter(0, 1, &[2; 30_000], b"arrives"));
         bed.run(RECONNECTED_NS);
-        let letter = bed.members[1].next_foreign().expect("it arrives");
+        let letter = bed.members[1].next_foreign().expect("the peer message arrives");
         assert_eq!((&letter.1[..], &letter.2[..]), (&[2; 30_000][..], &b"arrives"[..]), "seed {seed}");
         assert_eq!(bed.members[1].next_foreign(), None);
     }

@@ -94,7 +94,10 @@ fn follower_gets_all_later_entries_after_its_stream_reconnects() {
         let mut expected = Vec::new();
         for round in 0..10_u8 {
             for _ in 0..5 {
-                expected.push((bed.submit(0, &[0], &[round; 8]).expect("all are connected"), vec![round; 8]));
+                expected.push((
+                    bed.submit(0, &[0], &[round; 8]).expect("the client is connected to all destinations"),
+                    vec![round; 8],
+                ));
                 bed.run(SETTLED_NS);
             }
             let (a, b) = [(0, 1), (1, 2), (0, 2), (2, 3), (0, 3)][usize::from(round) % 5];
@@ -135,7 +138,7 @@ fn a_client_that_comes_before_its_group_is_founded_waits_for_that() {
     assert_eq!(missing(&bed, 0), Some(Hindrance::Missing(ProcessId(1))));
     assert_eq!(missing(&bed, 1), Some(Hindrance::Missing(ProcessId(0))));
     bed.run(40 * RECONNECTED_NS);
-    let id = bed.submit(0, &[0], b"then").expect("it is founded");
+    let id = bed.submit(0, &[0], b"then").expect("the group is founded");
     bed.run(10 * SETTLED_NS);
     assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
     let replicas = [0, 1, 2].map(|member| bed.members[member].replica());
@@ -169,12 +172,12 @@ fn member_whose_group_remembers_a_later_process_of_its_id_stops() {
     assert_eq!(now(&bed, place), (false, false), "three others took it in");
     bed.run(12 * RECONNECTED_NS);
     assert_eq!(now(&bed, place), (false, false), "nobody has asked the witness");
-    bed.members[usize::from(witness)].campaign().expect("it is a member");
+    bed.members[usize::from(witness)].campaign().expect("the member can campaign");
     bed.world.wake_at(ProcessId(witness), bed.world.now_ns());
     bed.run(2 * RECONNECTED_NS);
     assert_eq!(now(&bed, place), (false, true));
     assert_eq!(bed.members[usize::from(place)].campaign(), Err(Rejected::Superseded));
-    bed.submit(0, &[0], b"without it").expect("all are connected");
+    bed.submit(0, &[0], b"without it").expect("the client is connected to all destinations");
     bed.run(RECONNECTED_NS);
     let counts = |bed: &Bed| bed.delivered.iter().map(Vec::len).collect::<Vec<_>>();
     assert_eq!(counts(&bed), [1, 0, 1, 1, 1]);
@@ -190,7 +193,7 @@ fn member_whose_group_remembers_a_later_process_of_its_id_stops() {
 fn a_group_waits_while_anybody_remembers_it_and_begins_anew_when_nobody_does() {
     let mut bed = Bed::new(&[3, 1], 2, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    let before = bed.submit(0, &[0], b"before").expect("all are connected");
+    let before = bed.submit(0, &[0], b"before").expect("the client is connected to all destinations");
     bed.run(RECONNECTED_NS);
     assert!((0..3).all(|member| bed.delivered[member] == [(before, b"before".to_vec())]));
     let joining = |bed: &Bed| [0, 1, 2].map(|member: usize| bed.members[member].replica().is_joining());
@@ -219,7 +222,7 @@ fn a_group_waits_while_anybody_remembers_it_and_begins_anew_when_nobody_does() {
     assert!(incarnation.number > 1, "above what was heard: {incarnation}");
     assert!(bed.delivered.iter().all(Vec::is_empty), "nobody knows what was delivered");
     bed.run(10 * RECONNECTED_NS);
-    let after = bed.submit(0, &[0, 1], b"next").expect("all are connected");
+    let after = bed.submit(0, &[0, 1], b"next").expect("the client is connected to all destinations");
     bed.run(RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.last() == Some(&(after, b"next".to_vec()))));
 }

@@ -24,8 +24,8 @@ impl Bed {
 
     /// Begins a read at a member, and a round that covers it.
     fn begin_read(&mut self, member: u16) -> (ReadBarrier, u64) {
-        let read = self.members[usize::from(member)].begin_read(0).expect("it leads");
-        let round = self.members[usize::from(member)].confirm().expect("it is connected");
+        let read = self.members[usize::from(member)].begin_read(0).expect("the member leads");
+        let round = self.members[usize::from(member)].confirm().expect("the member is connected to its group");
         self.world.wake_at(ProcessId(member), self.world.now_ns());
         (read, round)
     }
@@ -40,7 +40,7 @@ impl Bed {
 
     /// Makes a member begin a campaign.
     fn campaign(&mut self, member: u16) {
-        self.members[usize::from(member)].campaign().expect("it remembers");
+        self.members[usize::from(member)].campaign().expect("the member can campaign");
         self.world.wake_at(ProcessId(member), self.world.now_ns());
     }
 }
@@ -111,7 +111,7 @@ fn stale_leader(mutant: Mutant) -> (bool, bool) {
     bed.submit(1, &[0], b"new").expect("a majority is there");
     bed.run(RECONNECTED_NS);
     assert_eq!((bed.delivered[0].len(), bed.delivered[1].len()), (0, 1));
-    let read = bed.members[0].begin_read(0).expect("it still considers itself the leader");
+    let read = bed.members[0].begin_read(0).expect("the stale leader still considers itself the leader");
     assert_eq!(bed.progress(0, &read), ReadProgress::Ready, "it knows of nothing that it waits for");
     let round = bed.members[0].confirm();
     bed.run(RECONNECTED_NS);
@@ -139,7 +139,7 @@ fn mutant_answers_although_another_leader_has_replaced_it() {
 fn write_after_a_promise_confirms_nothing() {
     let mut bed = connected(&[3], Mutant::None);
     for _ in 0..10 {
-        let leader = (0..3).find(|member| bed.leads(*member)).expect("one leads");
+        let leader = (0..3).find(|member| bed.leads(*member)).expect("a member leads");
         let next = (leader + 1) % 3;
         bed.campaign(next);
         // Just long enough for promises, and not for the leader to learn of them.
@@ -162,7 +162,7 @@ fn write_after_a_promise_confirms_nothing() {
 #[test]
 fn restarted_member_counts_when_it_has_the_ballot() {
     let mut bed = connected(&[3], Mutant::None);
-    bed.submit(0, &[0], b"old").expect("all are there");
+    bed.submit(0, &[0], b"old").expect("the client is connected to all destinations");
     bed.run(SETTLED_NS);
     bed.restart_member(1);
     // The other follower does not answer, and the restarted one has no memory yet.
@@ -171,7 +171,7 @@ fn restarted_member_counts_when_it_has_the_ballot() {
     bed.run(4 * RECONNECTED_NS);
     assert!(early.is_none_or(|round| !bed.is_confirmed(0, round)), "its memory is lost");
     assert!(!bed.members[1].replica().is_joining(), "it has been admitted");
-    let leader = (0..2).find(|member| bed.leads(*member)).expect("one leads");
+    let leader = (0..2).find(|member| bed.leads(*member)).expect("a member leads");
     bed.world.crash(ProcessId(2));
     bed.run(RECONNECTED_NS);
     let (_, round) = bed.begin_read(leader);
@@ -185,18 +185,18 @@ fn read_waits_for_complete_messages_and_not_for_those_without_a_time() {
     let mut bed = connected(&[1, 1], Mutant::None);
     bed.world
         .inject(bed.world.now_ns(), stentor_fabric_sim::Fault::Stall { process: ProcessId(1), for_ns: 4 * SETTLED_NS });
-    bed.submit(0, &[0, 1], b"both").expect("all are there");
+    bed.submit(0, &[0, 1], b"both").expect("the client is connected to all destinations");
     bed.run(SETTLED_NS);
     assert_eq!(bed.delivered[0].len(), 0, "the other group has not given its time");
     let (read, round) = bed.begin_read(0);
     assert!(bed.is_confirmed(0, round));
     assert_eq!(bed.progress(0, &read), ReadProgress::Ready, "nobody can have delivered it");
-    let after = bed.members[0].begin_read(bed.members[0].replica().clock()).expect("it leads");
+    let after = bed.members[0].begin_read(bed.members[0].replica().clock()).expect("the member leads");
     assert_eq!(bed.progress(0, &after), ReadProgress::Waits, "it may come before that time");
     bed.room[0] = 0;
     bed.run(8 * SETTLED_NS);
     assert_eq!(bed.delivered[1].len(), 1, "it is delivered elsewhere");
-    let late = bed.members[0].begin_read(0).expect("it leads");
+    let late = bed.members[0].begin_read(0).expect("the member leads");
     assert_eq!(bed.progress(0, &late), ReadProgress::Waits, "others have delivered it");
     bed.room[0] = u64::MAX;
     bed.world.wake_at(ProcessId(0), bed.world.now_ns());
@@ -205,6 +205,6 @@ fn read_waits_for_complete_messages_and_not_for_those_without_a_time() {
         assert_eq!(bed.progress(0, &read), ReadProgress::Ready);
     }
     let ahead = bed.members[0].replica().clock() + 1000;
-    let ahead = bed.members[0].begin_read(ahead).expect("it leads");
+    let ahead = bed.members[0].begin_read(ahead).expect("the member leads");
     assert_eq!(bed.progress(0, &ahead), ReadProgress::Early, "nothing here has such a late time");
 }

@@ -212,7 +212,8 @@ fn members_take_turns() {
         assert_eq!(bed.reply(member, 0, b"one"), RecordSent::Sent);
     }
     bed.run(SETTLED_NS);
-    let members: Vec<_> = (0..4).map(|_| bed.clients[0].next_reply().expect("all have come").member.0).collect();
+    let members: Vec<_> =
+        (0..4).map(|_| bed.clients[0].next_reply().expect("the client has four replies").member.0).collect();
     assert_eq!((members.contains(&1), members.contains(&2)), (true, true), "{members:?}");
 }
 
@@ -292,7 +293,7 @@ fn group_that_is_reset_continues_with_its_rings() {
     bed.run(SETTLED_NS);
     let before = bed.members[0].replica().incarnation();
     let ends = bed.members[0].replica().reset_ends();
-    bed.members[0].reset(ends, false).expect("it remembers");
+    bed.members[0].reset(ends, false).expect("a member with memory can reset its group");
     bed.world.wake_at(ProcessId(0), bed.world.now_ns());
     bed.run(8 * RECONNECTED_NS);
     assert_ne!(bed.members[0].replica().incarnation(), before);

@@ -84,7 +84,7 @@ fn a_leader_that_waits_for_room_is_followed_by_one_that_delivers_the_same() {
     let sent: Vec<_> = (0..8).map(|n| bed.submit(0, &[0], &[n; 40]).expect("there is room")).collect();
     bed.run(RECONNECTED_NS);
     bed.have_delivered(&[2], &sent);
-    bed.members[1].campaign().expect("it has its group's state");
+    bed.members[1].campaign().expect("the member can campaign");
     bed.world.wake_at(ProcessId(1), bed.world.now_ns());
     bed.run(RECONNECTED_NS);
     assert!(bed.members[1].replica().is_leader());
@@ -104,7 +104,7 @@ fn a_state_counts_when_the_application_has_room_again() {
     bed.restart_member(2);
     bed.run(10 * RECONNECTED_NS);
     for n in 0..5 {
-        sent.push(bed.submit(0, &[0], &[n; 50]).expect("it is not waited for"));
+        sent.push(bed.submit(0, &[0], &[n; 50]).expect("the client does not wait for the joining member"));
         bed.run(RECONNECTED_NS);
     }
     assert_eq!(bed.handed[2].restores, [5], "it was handed the state");

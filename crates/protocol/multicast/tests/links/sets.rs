@@ -51,7 +51,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
     bed.world.cut(ProcessId(CLIENT), ProcessId(AWAY));
     // The network does not report the end of the set to the partitioned member.
     bed.world.cut_one_way(ProcessId(AWAY), ProcessId(AWAY));
-    submit(&mut bed).expect("all are connected");
+    submit(&mut bed).expect("the client is connected to all destinations");
     bed.run(RECONNECTED_NS);
     assert!(!bed.clients[0].counts_on(ProcessId(AWAY)) && !bed.clients[0].is_copied(G0), "seed {seed}");
     for _ in 0..40 {

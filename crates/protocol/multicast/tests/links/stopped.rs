@@ -191,7 +191,7 @@ fn stalled_leader_is_replaced_and_returns() {
     run.load(50_000_000);
     run.stop(&[3]);
     run.load(10_000_000);
-    run.bed.members[4].campaign().expect("it has its group's state");
+    run.bed.members[4].campaign().expect("the member can campaign");
     assert!(run.delivered_meanwhile(0) > AT_LEAST);
     assert!(run.bed.members[4].replica().is_leader());
     run.ends_complete();

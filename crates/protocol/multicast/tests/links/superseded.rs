@@ -27,7 +27,7 @@ impl Bed {
 fn client_that_reconnects_after_its_successor_is_superseded() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    let first = bed.submit(0, &[0], b"first").expect("all are connected");
+    let first = bed.submit(0, &[0], b"first").expect("the client is connected to all destinations");
     bed.run(SETTLED_NS);
     for member in 0..3 {
         bed.greet_in_its_place(member);
@@ -35,7 +35,7 @@ fn client_that_reconnects_after_its_successor_is_superseded() {
     bed.run(SETTLED_NS);
     assert!(!bed.clients[0].is_superseded(), "no member has notified it yet");
     // All later writes of the client have the earlier process's seal.
-    let lost = bed.submit(0, &[0], b"lost").expect("it does not know");
+    let lost = bed.submit(0, &[0], b"lost").expect("the client has not noticed its successor");
     bed.run(SETTLED_NS);
     bed.cut(1, 3, RECONNECTED_NS);
     let _ = bed.submit(0, &[0], b"breaks the link");
@@ -54,13 +54,13 @@ fn client_that_reconnects_after_its_successor_is_superseded() {
 fn superseded_client_reports_no_more_deliveries() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    let first = bed.submit(0, &[0], b"first").expect("all are connected");
+    let first = bed.submit(0, &[0], b"first").expect("the client is connected to all destinations");
     bed.run(SETTLED_NS);
     assert_eq!(bed.clients[0].delivered_up_to(), first.sequence);
     // The leader does not run: nothing is delivered, and the successor gets no generation.
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: 4 * RECONNECTED_NS });
     bed.run(1_000);
-    let second = bed.submit(0, &[0], b"second").expect("it does not know");
+    let second = bed.submit(0, &[0], b"second").expect("the client has not noticed its successor");
     bed.run(SETTLED_NS);
     bed.greet_in_its_place(1);
     bed.run(14 * RECONNECTED_NS);
@@ -76,7 +76,7 @@ fn superseded_client_reports_no_more_deliveries() {
 fn a_client_that_only_lost_its_connections_is_not_superseded() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    bed.submit(0, &[0], b"first").expect("all are connected");
+    bed.submit(0, &[0], b"first").expect("the client is connected to all destinations");
     for member in 0..3 {
         bed.cut(member, 3, RECONNECTED_NS);
     }
@@ -84,7 +84,7 @@ fn a_client_that_only_lost_its_connections_is_not_superseded() {
     bed.run(4 * RECONNECTED_NS);
     assert!(!bed.clients[0].is_superseded());
     assert!(bed.clients[0].is_connected(&[GroupId(0)]));
-    bed.submit(0, &[0], b"next").expect("it continues");
+    bed.submit(0, &[0], b"next").expect("the client continues");
 }
 
 /// A member that is away while a client id changes hands holds messages of the earlier process, and forwards them after
@@ -100,7 +100,8 @@ fn messages_held_by_an_absent_member_while_a_client_id_changes_hands_are_no_ops(
             bed.cut(member, holder, 8 * RECONNECTED_NS);
         }
         bed.run(1);
-        let _left = [b"one", b"two"].map(|payload| bed.submit(0, &[0], payload).expect("it has not noticed"));
+        let _left = [b"one", b"two"]
+            .map(|payload| bed.submit(0, &[0], payload).expect("the client has not noticed the partition"));
         bed.run(2 * SETTLED_NS);
         bed.cut(holder, CLIENT.0, 20 * RECONNECTED_NS);
         bed.restart_client(0);
@@ -110,7 +111,7 @@ fn messages_held_by_an_absent_member_while_a_client_id_changes_hands_are_no_ops(
         bed.run(late * RECONNECTED_NS);
         sent.push(bed.submit(0, &[0], b"new").expect("two of three are there"));
         bed.run(40 * RECONNECTED_NS);
-        sent.push(bed.submit(0, &[0], b"new").expect("all are there"));
+        sent.push(bed.submit(0, &[0], b"new").expect("the client is connected to all destinations"));
         bed.run(RECONNECTED_NS);
         assert_eq!(bed.clients[0].delivered_up_to(), sent[2].sequence);
         for delivered in &bed.delivered {

@@ -41,7 +41,7 @@ fn idle_group_delivers_time_entries_at_all_members_under_any_leader() {
         // name.
         bed.crash(0);
         bed.run(RECONNECTED_NS);
-        bed.members[1].campaign().expect("it is a member");
+        bed.members[1].campaign().expect("the member can campaign");
         bed.run(RECONNECTED_NS);
         let mut after = order(&mut bed, 1, 20);
         after.retain(|id| !ordered.contains(id));
@@ -51,7 +51,7 @@ fn idle_group_delivers_time_entries_at_all_members_under_any_leader() {
         // A member that restarts receives these entries with the application's state.
         bed.restart_member(0);
         bed.run(8 * RECONNECTED_NS);
-        let leader = (0..3).find(|member| bed.members[*member].replica().is_leader()).expect("one leads");
+        let leader = (0..3).find(|member| bed.members[*member].replica().is_leader()).expect("a member leads");
         ordered.extend(order(&mut bed, leader, 3));
         bed.run(3 * RECONNECTED_NS);
         bed.agree(&[0, 1, 2], &ordered, &format!("seed {seed}, with the restarted one"));
@@ -102,9 +102,9 @@ fn a_leader_knows_when_a_time_has_come() {
     }
     let now = Duration::from_nanos(bed.world.now_ns());
     assert_eq!(bed.members[1].group_time(now), None, "it does not lead");
-    let time = bed.members[0].group_time(now).expect("it leads");
+    let time = bed.members[0].group_time(now).expect("the member leads");
     assert!(time.abs_diff(BEGIN + bed.world.now_ns()) < MS);
-    let later = bed.members[0].group_time(now + Duration::from_millis(5)).expect("it leads");
+    let later = bed.members[0].group_time(now + Duration::from_millis(5)).expect("the member leads");
     assert!((later - time).abs_diff(5 * MS) < MS / 10, "without a message");
     assert!(bed.order_time(0, time + 3 * MS).is_some());
     assert!(bed.members[0].replica().clock() > time + 3 * MS);

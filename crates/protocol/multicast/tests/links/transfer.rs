@@ -477,7 +477,7 @@ fn are_alike_when_reset_behind_an_application(seed: u64, mutant: Mutant) -> bool
     bed.run(40 * RECONNECTED_NS);
     assert_eq!(bed.members[3].replica().delivered(), 20, "seed {seed}");
     let ends = bed.members[3].replica().reset_ends();
-    bed.members[3].reset(ends, false).expect("it remembers");
+    bed.members[3].reset(ends, false).expect("a member with memory can reset its group");
     bed.world.wake_at(ProcessId(3), bed.world.now_ns());
     bed.run(60 * RECONNECTED_NS);
     let after = bed.multicast(30);

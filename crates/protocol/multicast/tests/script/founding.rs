@@ -37,7 +37,7 @@ fn founder() -> (Process, PeerMessage) {
     let mut founder = Process::started_at(GROUPS, 0, 2);
     wait(&mut founder);
     assert_eq!(founder.peer_message(1, &joins(3)), Ok(Vec::new()));
-    let asked = foundings(&founder.peer_message(2, &joins(4)).expect("sound"));
+    let asked = foundings(&founder.peer_message(2, &joins(4)).expect("the process accepts the input"));
     assert_eq!(asked.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [1, 2]);
     (founder, asked[0].1.clone())
 }
@@ -83,13 +83,13 @@ fn a_group_is_founded_when_all_its_members_have_promised_and_led_when_a_majority
     let promise = |lives| PeerMessage::Promise { ballot, state: nothing(lives) };
     assert_eq!(founder.peer_message(1, &promise([2, 3, 4])), Ok(Vec::new()), "a majority is not enough");
     assert!(founder.replica.is_joining());
-    let done = founder.peer_message(2, &promise([2, 3, 4])).expect("sound");
+    let done = founder.peer_message(2, &promise([2, 3, 4])).expect("the process accepts the input");
     let installs = |effect: &&Effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Install { admits, .. }, .. } if admits.len() == 2);
     assert_eq!(done.iter().filter(installs).count(), 2);
     assert_eq!((founder.replica.incarnation(), founder.replica.is_leader()), (incarnation, false));
     assert!(done.contains(&Effect::BeginHistory), "even if its application had a state");
     assert!(!founder.replica.was_remembered(), "nobody has lost anything");
-    founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("sound");
+    founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("the process accepts the input");
     assert!(founder.replica.is_leader());
     assert_eq!(founder.replica.counts_in(), Some(ballot));
 }
@@ -98,14 +98,14 @@ fn a_group_is_founded_when_all_its_members_have_promised_and_led_when_a_majority
 fn founder_waits_for_possible_witnesses_and_for_all_members() {
     let mut founder = Process::started_at(GROUPS, 0, 2);
     assert_eq!(founder.replica.hindrance(), Some(Hindrance::Missing(ProcessId(1))));
-    founder.peer_message(1, &joins(3)).expect("sound");
-    founder.peer_message(2, &joins(4)).expect("sound");
+    founder.peer_message(1, &joins(3)).expect("the process accepts the input");
+    founder.peer_message(2, &joins(4)).expect("the process accepts the input");
     assert_eq!(founder.replica.hindrance(), None);
     assert!(foundings(&founder.ticks(u32::from(ReplicaConfig::FOUNDING_TICKS) - 1)).is_empty());
     assert_eq!(foundings(&founder.ticks(1)).len(), 2);
     // The founder asks for promises of the lives that it knows. A new life of a member is asked again, in another
     // incarnation.
-    let again = foundings(&founder.peer_message(1, &joins(5)).expect("sound"));
+    let again = foundings(&founder.peer_message(1, &joins(5)).expect("the process accepts the input"));
     assert_eq!(parts(&again[0].1).1.number, 2);
 }
 
@@ -138,9 +138,9 @@ fn member_names_a_process_that_remembers_the_group_to_the_founder() {
     let named = Effect::PeerMessage { to: 0, message: remembered.clone() };
     assert_eq!(member.peer_message(0, &asked), Ok(vec![named]));
     member.replica.on_disconnected(ProcessId(OTHER));
-    assert!(is_promise(&member.peer_message(0, &asked).expect("sound")));
+    assert!(is_promise(&member.peer_message(0, &asked).expect("the process accepts the input")));
     let (mut founder, _) = founder();
-    founder.peer_message(1, &remembered).expect("sound");
+    founder.peer_message(1, &remembered).expect("the process accepts the input");
     let hindrance = Hindrance::Remembered { by: ProcessId(OTHER), incarnation: LATER };
     assert_eq!(founder.replica.hindrance(), Some(hindrance));
     assert!(!foundings(&founder.ticks(5)).is_empty(), "it asks whether that is still so");
@@ -155,16 +155,17 @@ fn member_with_memory_informs_a_founder() {
     let asked = founding(9, 5, [2, 0, 4]);
     assert_eq!(member.peer_message(0, &asked), Ok(vec![Effect::PeerMessage { to: 0, message: said.clone() }]));
     let (mut founder, _) = founder();
-    founder.peer_message(1, &said).expect("sound");
+    founder.peer_message(1, &said).expect("the process accepts the input");
     assert!(foundings(&founder.ticks(20)).is_empty());
     // The founder no longer waits when that member has lost its memory, too.
-    assert!(!foundings(&founder.peer_message(1, &joins(9)).expect("sound")).is_empty());
+    assert!(!foundings(&founder.peer_message(1, &joins(9)).expect("the process accepts the input")).is_empty());
 }
 
 #[test]
 fn a_member_promises_a_founding_of_its_own_life_by_its_founder_and_none_below_what_it_promised() {
     let mut member = Process::started_at(GROUPS, 1, 3);
-    let mut ask = |from, message: &PeerMessage| member.peer_message(from, message).expect("sound");
+    let mut ask =
+        |from, message: &PeerMessage| member.peer_message(from, message).expect("the process accepts the input");
     assert_eq!(ask(0, &founding(2, 5, [2, 0, 4])), [], "it does not know this life");
     assert!(is_promise(&ask(0, &founding(2, 5, [2, 3, 4]))));
     assert!(is_promise(&ask(0, &founding(2, 5, [2, 3, 4]))), "it may be lost");
@@ -176,19 +177,19 @@ fn a_member_promises_a_founding_of_its_own_life_by_its_founder_and_none_below_wh
     assert_eq!(ask(0, &founding(9, 6, [1, 3, 4])), [], "that life of the founder is over");
     assert!(is_promise(&ask(0, &founding(3, 6, [5, 3, 4]))));
     let (mut founder, _) = founder();
-    let above = foundings(&founder.peer_message(1, &refuse).expect("sound"));
+    let above = foundings(&founder.peer_message(1, &refuse).expect("the process accepts the input"));
     assert_eq!(parts(&above[0].1).1.number, 3);
 }
 
 #[test]
 fn member_that_promised_a_founding_accepts_an_older_state_only_from_a_leader_in_its_last_life() {
     let mut member = Process::started_at(GROUPS, 1, 3);
-    assert!(is_promise(&member.peer_message(0, &founding(2, 5, [2, 3, 4])).expect("sound")));
+    assert!(is_promise(&member.peer_message(0, &founding(2, 5, [2, 3, 4])).expect("the process accepts the input")));
     let (ballot, me) = (Ballot::new(5, ProcessId(2)), Joiner { process: ProcessId(1), life: 3 });
     let state = |life| install(ballot, Incarnation::FIRST, [1, 3, life], vec![me]);
     assert_eq!(member.peer_message(2, &state(3)), Ok(Vec::new()), "its fourth life is without memory");
     assert!(member.replica.is_joining());
-    member.peer_message(2, &state(4)).expect("sound");
+    member.peer_message(2, &state(4)).expect("the process accepts the input");
     assert_eq!((member.replica.is_joining(), member.replica.incarnation()), (false, Incarnation::FIRST));
 }
 
@@ -199,8 +200,8 @@ fn process_that_promised_a_founding_is_a_member_when_it_promises_a_later_ballot_
     let (ballot, ends) = (Ballot::new_in(1, 1, ProcessId(2)), Incarnation { number: 9, tag: 9 });
     let (incarnation, lives) = (Incarnation { number: 1, tag: 4 }, vec![2, 3, 4]);
     let resets = PeerMessage::Campaign { ballot, incarnation, ends, resets: true, lives };
-    assert!(is_promise(&member.peer_message(2, &resets).expect("sound")));
-    member.peer_message(0, &founding(2, 5, [2, 3, 4])).expect("sound");
+    assert!(is_promise(&member.peer_message(2, &resets).expect("the process accepts the input")));
+    member.peer_message(0, &founding(2, 5, [2, 3, 4])).expect("the process accepts the input");
     let founded = Incarnation { number: 2, tag: 5 };
     let later = |incarnation| PeerMessage::Campaign {
         ballot: Ballot::new_in(2, 2, ProcessId(2)),
@@ -210,11 +211,11 @@ fn process_that_promised_a_founding_is_a_member_when_it_promises_a_later_ballot_
         lives: vec![2, 3, 4],
     };
     assert_eq!(member.peer_message(2, &later(Incarnation { number: 2, tag: 6 })), Ok(Vec::new()));
-    let begins = member.peer_message(2, &later(founded)).expect("sound");
+    let begins = member.peer_message(2, &later(founded)).expect("the process accepts the input");
     assert!(matches!(&begins[..], [Effect::BeginHistory, promise @ ..] if is_promise(promise)), "{begins:?}");
     assert!(!member.replica.is_joining());
     let said = PeerMessage::Remembered { by: ProcessId(1), incarnation: founded };
-    let answer = member.peer_message(0, &founding(3, 5, [2, 3, 4])).expect("sound");
+    let answer = member.peer_message(0, &founding(3, 5, [2, 3, 4])).expect("the process accepts the input");
     assert_eq!(answer, [Effect::PeerMessage { to: 0, message: said }]);
     // The member may lead, although no process has a state of the founding: the history began with the founding.
     let ballot = member.campaign();
@@ -236,7 +237,9 @@ fn incarnation_with_another_tag_counts_nowhere() {
     let campaign = PeerMessage::Campaign { ballot, incarnation: other, ends: other, resets: false, lives: vec![0; 3] };
     let refuse = PeerMessage::Refuse { promised: Ballot::new(1, ProcessId(0)), incarnation: Incarnation::FIRST };
     assert_eq!(member.peer_message(2, &campaign), Ok(vec![Effect::PeerMessage { to: 2, message: refuse }]));
-    assert!(is_promise(&member.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("sound")));
+    assert!(is_promise(
+        &member.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("the process accepts the input")
+    ));
     let known = member.replica.known(GroupId(1));
     let announce = PeerMessage::Announce {
         group: GroupId(1),
@@ -262,13 +265,13 @@ fn incarnation_with_another_tag_counts_nowhere() {
 fn is_delivered_by_acknowledgements_of_the_first(mutant: Mutant, other: Incarnation) -> bool {
     let mut follower = Process::planted(GROUPS, 1, mutant);
     let subject = head(1, 0, 2);
-    follower.message(0, 1, &[(0, 0), (1, 0)]).expect("sound");
-    follower.assign(subject, 1, 0, led_by(0), 1).expect("sound");
-    follower.vector(subject, 2, &[1, 2]).expect("sound");
+    follower.message(0, 1, &[(0, 0), (1, 0)]).expect("the process accepts the input");
+    follower.assign(subject, 1, 0, led_by(0), 1).expect("the process accepts the input");
+    follower.vector(subject, 2, &[1, 2]).expect("the process accepts the input");
     let ballot = Ballot::new_in(other.number, 1, ProcessId(OTHER));
     let announce = PeerMessage::Announce { group: GroupId(1), ballot, incarnation: other, origin: other };
-    follower.peer_message(OTHER, &announce).expect("sound");
-    let effects = follower.ack_in(led_by(OTHER), OTHER, subject, 1, &[1, 2]).expect("sound");
+    follower.peer_message(OTHER, &announce).expect("the process accepts the input");
+    let effects = follower.ack_in(led_by(OTHER), OTHER, subject, 1, &[1, 2]).expect("the process accepts the input");
     effects.iter().any(|effect| matches!(effect, Effect::Deliver(_)))
 }
 
@@ -289,8 +292,8 @@ fn messages_written_before_the_founding_are_dropped() {
     let mut founder = Process::started_at(GROUPS, 0, 2);
     founder.message(0, 1, &[(0, 0)]).expect("nobody knows of which history");
     wait(&mut founder);
-    founder.peer_message(1, &joins(3)).expect("sound");
-    let effects = founder.peer_message(2, &joins(4)).expect("sound");
+    founder.peer_message(1, &joins(3)).expect("the process accepts the input");
+    let effects = founder.peer_message(2, &joins(4)).expect("the process accepts the input");
     assert!(effects.contains(&Effect::Dropped { slot: 0, sequence: 1 }), "{effects:?}");
     founder.message(0, 1, &[(0, 0), (1, 0)]).expect("the ids of what was lost are used again");
 }

@@ -47,7 +47,11 @@ fn candidate() -> (Process, Ballot) {
 fn promise_stops_counting_when_another_promise_names_a_later_life_of_its_sender() {
     let (mut candidate, ballot) = candidate();
     let mut promise = |from, lives| {
-        takes_over(&candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state(lives) }).expect("sound"))
+        takes_over(
+            &candidate
+                .peer_message(from, &PeerMessage::Promise { ballot, state: state(lives) })
+                .expect("the process accepts the input"),
+        )
     };
     assert!(!promise(1, [0, 3, 0, 0, 0]), "two of five");
     assert!(!promise(2, [0, 7, 0, 0, 0]), "that is two again: the first one's third life is over");
@@ -59,7 +63,11 @@ fn promise_stops_counting_when_another_promise_names_a_later_life_of_its_sender(
 fn promise_counts_although_others_know_only_earlier_lives_of_its_sender() {
     let (mut candidate, ballot) = candidate();
     let mut promise = |from, lives| {
-        takes_over(&candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state(lives) }).expect("sound"))
+        takes_over(
+            &candidate
+                .peer_message(from, &PeerMessage::Promise { ballot, state: state(lives) })
+                .expect("the process accepts the input"),
+        )
     };
     assert!(!promise(1, [0, 7, 5, 0, 0]));
     assert!(promise(2, [0, 3, 5, 0, 0]));
@@ -81,7 +89,9 @@ fn promise_stops_counting_when_its_sender_asks_for_admission() {
         }
         let body = candidate.message(0, 1, &[(0, 0)]).expect("the body");
         assert_eq!(takes_over(&body), !asks, "two of five are left");
-        let third = candidate.peer_message(3, &PeerMessage::Promise { ballot, state: state([0; 5]) }).expect("sound");
+        let third = candidate
+            .peer_message(3, &PeerMessage::Promise { ballot, state: state([0; 5]) })
+            .expect("the process accepts the input");
         assert_eq!(takes_over(&third), asks);
     }
 }
@@ -91,24 +101,26 @@ fn promise_stops_counting_when_its_sender_asks_for_admission() {
 #[test]
 fn request_for_admission_survives_a_promise_of_an_earlier_life() {
     let (mut candidate, ballot) = candidate();
-    candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("sound");
+    candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("the process accepts the input");
     let promise = |lives| PeerMessage::Promise { ballot, state: state(lives) };
     assert_eq!(candidate.peer_message(1, &promise([0, 3, 0, 0, 0])), Ok(Vec::new()));
     assert_eq!(candidate.peer_message(2, &promise([0; 5])), Ok(Vec::new()));
-    assert!(takes_over(&candidate.peer_message(3, &promise([0; 5])).expect("sound")));
+    assert!(takes_over(&candidate.peer_message(3, &promise([0; 5])).expect("the process accepts the input")));
     assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 5, 0, 0, 0]));
 }
 
 #[test]
 fn request_for_admission_survives_the_admission_of_an_earlier_life() {
     let mut candidate = Process::new(FIVE, 4, Variant::V2);
-    candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("sound");
+    candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("the process accepts the input");
     let ballot = candidate.campaign();
     for from in [2, 3] {
-        candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state([0, 5, 0, 0, 0]) }).expect("sound");
+        candidate
+            .peer_message(from, &PeerMessage::Promise { ballot, state: state([0, 5, 0, 0, 0]) })
+            .expect("the process accepts the input");
     }
     // This ballot admits life 5, which then ends.
-    candidate.peer_message(1, &PeerMessage::Join { life: 9 }).expect("sound");
+    candidate.peer_message(1, &PeerMessage::Join { life: 9 }).expect("the process accepts the input");
     assert_eq!(candidate.peer_message(1, &PeerMessage::Installed { ballot }), Ok(Vec::new()));
     assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 9, 0, 0, 0]));
 }
@@ -118,7 +130,9 @@ fn request_for_admission_survives_the_admission_of_an_earlier_life() {
 fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
     let mut done = Vec::new();
     for from in [2, 3] {
-        done.extend(candidate.peer_message(from, &PeerMessage::Installed { ballot }).expect("sound"));
+        done.extend(
+            candidate.peer_message(from, &PeerMessage::Installed { ballot }).expect("the process accepts the input"),
+        );
     }
     done.into_iter().find_map(|effect| match effect {
         Effect::PeerMessage { message: PeerMessage::Campaign { ballot: next, lives, .. }, .. } if next > ballot => {
@@ -136,10 +150,19 @@ fn member_learns_lives_from_campaigns_and_names_them_in_its_next_promise() {
         [Effect::PeerMessage { message: PeerMessage::Promise { state, .. }, .. }] => state.lives.clone(),
         other => panic!("no promise: {other:?}"),
     };
-    assert_eq!(lives(member.peer_message(0, &asked(2, 0, [0, 7, 0, 0, 0])).expect("sound")), [0, 7, 0, 0, 0]);
-    assert_eq!(lives(member.peer_message(4, &asked(2, 4, [0, 3, 0, 0, 9])).expect("sound")), [0, 7, 0, 0, 9]);
-    member.peer_message(3, &PeerMessage::Join { life: 8 }).expect("sound");
-    assert_eq!(lives(member.peer_message(0, &asked(3, 0, [0; 5])).expect("sound")), [0, 7, 0, 8, 9]);
+    assert_eq!(
+        lives(member.peer_message(0, &asked(2, 0, [0, 7, 0, 0, 0])).expect("the process accepts the input")),
+        [0, 7, 0, 0, 0]
+    );
+    assert_eq!(
+        lives(member.peer_message(4, &asked(2, 4, [0, 3, 0, 0, 9])).expect("the process accepts the input")),
+        [0, 7, 0, 0, 9]
+    );
+    member.peer_message(3, &PeerMessage::Join { life: 8 }).expect("the process accepts the input");
+    assert_eq!(
+        lives(member.peer_message(0, &asked(3, 0, [0; 5])).expect("the process accepts the input")),
+        [0, 7, 0, 8, 9]
+    );
     let short = first_campaign(Ballot::new(4, ProcessId(4)), &[0; 4]);
     assert_eq!(member.peer_message(4, &short), Err(Rejected::State("another number of members")));
 }
@@ -151,9 +174,9 @@ fn installed_state_teaches_the_lives_that_it_names() {
     let (state, admits) = (state([0, 7, 2, 0, 4]), vec![Joiner { process: ProcessId(2), life: 2 }]);
     member
         .peer_message(1, &PeerMessage::Install { ballot, counter: 0, state, admits, snapshot: false })
-        .expect("sound");
+        .expect("the process accepts the input");
     let asked = first_campaign(Ballot::new(4, ProcessId(0)), &[0; 5]);
-    let promised = member.peer_message(0, &asked).expect("sound");
+    let promised = member.peer_message(0, &asked).expect("the process accepts the input");
     let [Effect::PeerMessage { message: PeerMessage::Promise { state, .. }, .. }] = &promised[..] else {
         panic!("no promise: {promised:?}")
     };
@@ -164,8 +187,8 @@ fn installed_state_teaches_the_lives_that_it_names() {
 #[test]
 fn process_that_restarts_with_a_smaller_life_adopts_a_larger_one() {
     let (mut leader, mut returns) = (Process::new(FIVE, 0, Variant::V2), Process::joining(FIVE, 1));
-    leader.peer_message(1, &PeerMessage::Join { life: 40 }).expect("sound");
-    let told = leader.peer_message(1, &PeerMessage::Join { life: 2 }).expect("sound");
+    leader.peer_message(1, &PeerMessage::Join { life: 40 }).expect("the process accepts the input");
+    let told = leader.peer_message(1, &PeerMessage::Join { life: 2 }).expect("the process accepts the input");
     let elder = PeerMessage::Elder { life: 40 };
     assert_eq!(told, [Effect::PeerMessage { to: 1, message: elder.clone() }], "no process that may be older is let in");
     assert_eq!(returns.peer_message(0, &elder), Ok(asks_as(1, 2 + HALF)), "above 40, and its own in the lower half");
@@ -245,7 +268,7 @@ fn two_processes_that_learn_of_the_same_earlier_life_adopt_different_lives() {
         PeerMessage::Install { ballot, counter: 0, state, admits, snapshot: false }
     };
     assert_eq!((third.peer_message(0, &install(HALF + 2)), third.replica.is_joining()), (Ok(Vec::new()), true));
-    third.peer_message(0, &install(HALF + 3)).expect("sound");
+    third.peer_message(0, &install(HALF + 3)).expect("the process accepts the input");
     assert!(!third.replica.is_joining());
     // A process that learns of several lives keeps its lower half. Near the maximum there is no larger life.
     let twice = PeerMessage::Elder { life: 9 * HALF + 7 };

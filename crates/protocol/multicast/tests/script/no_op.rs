@@ -39,7 +39,9 @@ fn no_ops(effects: &[Effect]) -> Vec<(Head, bool)> {
 fn leader_before_a_gap(sizes: &[usize]) -> Process {
     let mut leader = Process::new(sizes, 0, Variant::V2);
     for member in 1..3 {
-        leader.peer_message(member, &PeerMessage::Installed { ballot: led_by(0) }).expect("nothing to repeat");
+        leader
+            .peer_message(member, &PeerMessage::Installed { ballot: led_by(0) })
+            .expect("the leader has nothing to repeat");
     }
     leader.message(0, 2, &[(0, 1)]).expect("the second message");
     leader
@@ -54,7 +56,9 @@ fn gap_of_a_live_client_is_not_filled() {
     assert!(!leader.ticks(retry_ticks()).is_empty());
     let mut leader = Process::new(&[3], 0, Variant::V2);
     for member in 1..3 {
-        leader.peer_message(member, &PeerMessage::Installed { ballot: led_by(0) }).expect("nothing to repeat");
+        leader
+            .peer_message(member, &PeerMessage::Installed { ballot: led_by(0) })
+            .expect("the leader has nothing to repeat");
     }
     leader.replica.end_client(ClientId(0), 0);
     leader.message(0, GENERATION + 2, &[(0, 1)]).expect("the second message of the process that has begun");
@@ -66,7 +70,7 @@ fn held_messages_count_in_no_ballot_once_another_is_promised() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     assert_eq!(follower.replica.counts_in(), Some(led_by(0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
+    follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("the member promises");
     assert_eq!(follower.replica.counts_in(), None);
 }
 
@@ -116,17 +120,23 @@ fn a_gap_is_filled_when_a_majority_lacks_it_and_counts_when_a_majority_has_proce
     leader.replica.end_client(ClientId(0), 0);
     let asked = peer_messages(&leader.ticks(retry_ticks()));
     assert_eq!(asked, [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
-    let effects = leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
+    let effects = leader
+        .peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0)))
+        .expect("the leader accepts that the follower lacks the message");
     // The name of the missing message is not known. The next message is of the same process, so both slots become
     // no-ops.
     assert_eq!(no_ops(&effects), [(head(0, 0, 1), false), (head(2, 1, 1), false)]);
     assert_eq!(leader.replica.first_held(ClientId(0)), 0);
-    let effects = leader.peer_message(2, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
+    let effects = leader
+        .peer_message(2, &PeerMessage::NoOpProcessed(slot_ref(0, 0)))
+        .expect("the leader accepts that the follower processed the no-op");
     assert_eq!(no_ops(&effects), [(head(0, 0, 1), true)]);
     assert_eq!(leader.replica.first_held(ClientId(0)), 1);
     // The late message is refused, and messages of the next process are accepted.
     assert_eq!(leader.message(0, 1, &[(0, 0)]), Ok(vec![]));
-    leader.peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(1, 0))).expect("it processed that");
+    leader
+        .peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(1, 0)))
+        .expect("the leader accepts that the follower processed the no-op");
     let effects = leader.message(0, GENERATION + 1, &[(0, 2)]).expect("the next process's first");
     assert!(matches!(effects[..], [Effect::Assign { time: 1, .. }]), "{effects:?}");
 }
@@ -173,19 +183,21 @@ fn follower_reports_no_message_as_missing_that_may_arrive_or_was_delivered() {
     assert_eq!(answer(&mut follower, SlotRef { client: ClientId(2), ..other }), [], "there is no such client id");
     // A delivered message is not lacking, although its body is dropped after some time.
     follower.message(0, 1, &[(0, 0)]).expect("the first message");
-    follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("assigned");
+    follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("the follower accepts the assignment");
     assert_eq!(follower.replica.delivered(), 1);
     assert_eq!(answer(&mut follower, slot_ref(0, 0)), [Effect::Body { to: 0, slot: 0 }]);
     for slot in 1..3 {
         follower.message(0, slot + 1, &[(0, slot)]).expect("a message");
-        follower.assign(head(slot + 1, slot, 1), slot + 1, 0, led_by(0), slot + 1).expect("assigned");
+        follower
+            .assign(head(slot + 1, slot, 1), slot + 1, 0, led_by(0), slot + 1)
+            .expect("the follower accepts the assignment");
     }
     assert_eq!(answer(&mut follower, slot_ref(0, 0)), [], "delivered, and another message has its slot");
     // The follower no longer answers in this ballot after it has promised another one.
     follower.replica.end_client(ClientId(0), 0);
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), lacking(slot_ref(3, 0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
+    follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("the member promises");
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), [], "that leader is deposed");
     let early = PeerMessage::Seek(SlotRef { ballot, ..slot_ref(3, 0) });
     assert_eq!(follower.peer_message(2, &early), Ok(vec![]), "its state is not installed here");
@@ -219,19 +231,22 @@ fn unsettled_no_op_ends_with_its_ballot() {
     let mut leader = leader_before_a_gap(&[3]);
     leader.replica.end_client(ClientId(0), 0);
     leader.ticks(retry_ticks());
-    leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
+    leader
+        .peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0)))
+        .expect("the leader accepts that the follower lacks the message");
     // Member 1 leads now. It holds the message and has not learnt of the no-op.
     let mut other = Process::new(&[3], 1, Variant::V2);
     other.message(0, 1, &[(0, 0)]).expect("the first message");
     let ballot = other.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
-    let promise =
-        peer_messages(&third.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("it promises")).remove(0).1;
+    let promise = peer_messages(&third.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("the member promises"))
+        .remove(0)
+        .1;
     let effects = other.peer_message(2, &promise).expect("a majority");
     let install = peer_messages(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
-    leader.peer_message(1, &install).expect("it installs");
+    leader.peer_message(1, &install).expect("the old leader installs the state");
     assert_eq!((leader.replica.ballot(), leader.replica.first_held(ClientId(0))), (ballot, 0));
-    leader.message(0, 1, &[(0, 0)]).expect("it may be held again");
+    leader.message(0, 1, &[(0, 0)]).expect("the message may be held again");
     leader.replica.on_begin(ProcessId(1), ballot).expect("the stream of the new ballot");
     let effects = leader.assign(head(1, 0, 1), 1, 0, ballot, 1).expect("assigned under the new ballot");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
@@ -242,10 +257,14 @@ fn another_group_learns_of_a_settled_no_op_and_fills_its_slot() {
     let mut leader = leader_before_a_gap(TWO_GROUPS);
     leader.replica.end_client(ClientId(0), 0);
     leader.ticks(retry_ticks());
-    leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
+    leader
+        .peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0)))
+        .expect("the leader accepts that the follower lacks the message");
     let theirs = head(1, 0, 2);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "not yet");
-    leader.peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
+    leader
+        .peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(0, 0)))
+        .expect("the leader accepts that the follower processed the no-op");
     let refused =
         PeerMessage::Refused(Verdict { message: MessageRef { client: ClientId(0), sequence: 1 }, ballot: led_by(0) });
     let told = leader.timestamp(3, theirs, 1, led_by(3), 7);
@@ -256,11 +275,13 @@ fn another_group_learns_of_a_settled_no_op_and_fills_its_slot() {
     theirs.message(1, 1, &[(1, 0)]).expect("another client's, after it");
     let decided = theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]);
     assert_eq!(decided, Ok(vec![]), "the first can still come before it");
-    let effects = theirs.peer_message(0, &refused).expect("refused");
+    let effects = theirs.peer_message(0, &refused).expect("the other group accepts the refusal");
     assert_eq!(no_ops(&effects), [(head(1, 0, 2), false)]);
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
     let processed = PeerMessage::NoOpProcessed(slot_ref(0, 3));
-    let effects = theirs.peer_message(4, &processed).expect("it processed that");
+    let effects = theirs
+        .peer_message(4, &processed)
+        .expect("the other group's leader accepts that its follower processed the no-op");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
     // The client's next message also becomes a no-op, because its delivery would leave a gap.
     assert_eq!(theirs.message(0, 2, &[(1, 1)]).map(|did| no_ops(&did)), Ok(vec![(head(2, 1, 1), false)]));
@@ -277,16 +298,19 @@ fn followers_learn_of_a_ballot_before_a_time_given_in_it() {
 
     let mut follower = Process::new(TWO_GROUPS, 1, Variant::V2);
     follower.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
-    follower.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("assigned");
+    follower.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("the follower accepts the assignment");
     assert_eq!(follower.heard(2, newer), Ok(vec![]));
     follower.vector(head(1, 0, 2), 3, &[1, 9]).expect("the vector");
     // The follower leads now. The old leader, which does not know that it is deposed, assigns its own time.
     let ballot = follower.campaign();
     let mut third = Process::new(TWO_GROUPS, 2, Variant::V2);
-    let promise =
-        peer_messages(&third.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("it promises")).remove(0).1;
+    let promise = peer_messages(&third.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("the member promises"))
+        .remove(0)
+        .1;
     follower.peer_message(2, &promise).expect("a majority");
-    follower.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
+    follower
+        .peer_message(2, &PeerMessage::Installed { ballot })
+        .expect("the candidate accepts that the member installed its state");
     assert!(follower.replica.is_leader());
     let effects = follower.timestamp(3, head(1, 0, 2), 1, led_by(3), 5).expect("an old one");
     assert!(

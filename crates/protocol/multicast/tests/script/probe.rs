@@ -71,7 +71,7 @@ fn leader_without_a_confirming_majority_only_asks_again() {
     // A member that followed the leader before may have promised the larger ballot since.
     leader
         .peer_message(2, &PeerMessage::Refuse { promised: ballot(9, 1), incarnation: Incarnation::FIRST })
-        .expect("sound");
+        .expect("the process accepts the input");
     assert_eq!(retry_ticks(&mut leader), question());
     assert_eq!(leader.peer_message(3, &stands_by(0)), Ok(Vec::new()), "two of five");
     assert!(leader.replica.is_leader());
@@ -82,7 +82,7 @@ fn member_confirms_its_ballot_unless_it_promised_a_larger_one_or_lost_its_memory
     let mut follower = Process::new(FIVE, 2, Variant::V2);
     let answer = vec![Effect::PeerMessage { to: 0, message: stands_by(0) }];
     assert_eq!(follower.peer_message(0, &stands_by(0)), Ok(answer));
-    follower.peer_message(1, &first_campaign(ballot(2, 1), &[0; 5])).expect("sound");
+    follower.peer_message(1, &first_campaign(ballot(2, 1), &[0; 5])).expect("the process accepts the input");
     assert_eq!(follower.peer_message(0, &stands_by(0)), Ok(Vec::new()));
     let mut forgetful = Process::joining(FIVE, 2);
     assert_eq!(forgetful.peer_message(0, &stands_by(0)), Ok(Vec::new()));

@@ -261,7 +261,7 @@ impl Process {
     }
 
     pub(crate) fn campaign(&mut self) -> Ballot {
-        self.try_campaign().expect("it has memory")
+        self.try_campaign().expect("a member with memory can campaign")
     }
 
     pub(crate) fn try_campaign(&mut self) -> Result<Ballot, Rejected> {

@@ -82,7 +82,7 @@ fn follower_with_two() -> Process {
 /// Returns the state that member 1 promises to a candidate.
 fn promise(follower: &mut Process) -> State {
     let ballot = Ballot::new(2, stentor_fabric::ProcessId(2));
-    let effects = follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
+    let effects = follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("the follower promises");
     match &peer_messages(&effects)[..] {
         [(2, PeerMessage::Promise { state, .. })] => state.clone(),
         other => panic!("{other:?}"),
@@ -102,7 +102,7 @@ fn overtaken() -> State {
 #[test]
 fn state_that_the_stream_has_overtaken_undoes_nothing() {
     let mut follower = follower_with_two();
-    let effects = follower.peer_message(0, &install(overtaken(), true)).expect("sound");
+    let effects = follower.peer_message(0, &install(overtaken(), true)).expect("the process accepts the input");
     let installed = Effect::PeerMessage { to: 0, message: PeerMessage::Installed { ballot: led_by(0) } };
     assert_eq!(effects, [Effect::Restore(1), installed]);
     assert_eq!(follower.replica.catch_ups(), CatchUps { overtaken: 1, starved: 0 });
@@ -113,9 +113,9 @@ fn state_that_the_stream_has_overtaken_undoes_nothing() {
     assert_eq!(promised.clients[0].entries.last().map(|entry| entry.sequence), Some(2), "{promised:?}");
     // The follower delivers the messages after those of the state by itself.
     let mut follower = follower_with_two();
-    follower.peer_message(0, &install(overtaken(), true)).expect("sound");
-    follower.ack(3, head(2, 1, 2), 1, &[6, 6]).expect("of group 1");
-    let effects = follower.ack(4, head(2, 1, 2), 1, &[6, 6]).expect("of group 1");
+    follower.peer_message(0, &install(overtaken(), true)).expect("the process accepts the input");
+    follower.ack(3, head(2, 1, 2), 1, &[6, 6]).expect("the acknowledgement of group 1 is accepted");
+    let effects = follower.ack(4, head(2, 1, 2), 1, &[6, 6]).expect("the acknowledgement of group 1 is accepted");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(delivery) if delivery.number == 2)));
 }
 
@@ -123,7 +123,7 @@ fn state_that_the_stream_has_overtaken_undoes_nothing() {
 #[test]
 fn overtaken_state_is_requested_again_with_the_applications_state() {
     let mut follower = follower_with_two();
-    let effects = follower.peer_message(0, &install(overtaken(), false)).expect("sound");
+    let effects = follower.peer_message(0, &install(overtaken(), false)).expect("the process accepts the input");
     let asked = PeerMessage::Behind { ballot: led_by(0), snapshot: true };
     assert_eq!(effects, [Effect::PeerMessage { to: 0, message: asked }]);
     follower.message(0, 3, &[(0, 2)]).expect_err("no room yet");
@@ -144,8 +144,9 @@ fn gap_that_no_state_fills_leads_to_a_request() {
     // The state fills the gap.
     let entries = vec![entry(3, &[(0, 2)], &[7], true)];
     let client = ClientState { delivered: 3, from: 2, freed: 2, entries, ..ClientState::default() };
-    let effects =
-        follower.peer_message(0, &install(state(6, 3, [client, ClientState::default()]), true)).expect("sound");
+    let effects = follower
+        .peer_message(0, &install(state(6, 3, [client, ClientState::default()]), true))
+        .expect("the process accepts the input");
     assert!(peer_messages(&effects).contains(&(0, PeerMessage::Installed { ballot: led_by(0) })), "{effects:?}");
     assert_eq!(follower.replica.delivered(), 3);
     assert_eq!(behind(&follower.ticks(2 * RETRY_TICKS)), 0, "it has what it asked for");
@@ -177,7 +178,7 @@ fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
         behinds += behind(&effects);
         if peer_messages(&effects).contains(&(0, PeerMessage::Ask(wanted))) {
             asked += 1;
-            assert_eq!(follower.peer_message(0, &decided).expect("sound"), []);
+            assert_eq!(follower.peer_message(0, &decided).expect("the process accepts the input"), []);
         }
     }
     assert!(asked > 4 && behinds == 2, "{asked} questions, {behinds} requests for the state");
@@ -185,11 +186,13 @@ fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
     let mut other = Process::new(TWO_GROUPS, 1, Variant::V2);
     other.message(0, 1, BOTH).expect("the body");
     other.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("assigned, without a vector");
-    other.peer_message(2, &decided).expect("sound");
+    other.peer_message(2, &decided).expect("the process accepts the input");
     assert_eq!(behind(&other.ticks(2 * RETRY_TICKS)), 0);
     // The state contains what was requested.
     let client = ClientState { entries: vec![entry(1, BOTH, &[1, 5], true)], ..ClientState::default() };
-    follower.peer_message(0, &install(state(2, 0, [client, ClientState::default()]), true)).expect("sound");
+    follower
+        .peer_message(0, &install(state(2, 0, [client, ClientState::default()]), true))
+        .expect("the process accepts the input");
     assert_eq!((follower.replica.delivered(), behind(&follower.ticks(2 * RETRY_TICKS))), (1, 0));
 }
 
@@ -204,16 +207,19 @@ fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     let other = |slot| Head { client: ClientId(1), ..head(1, slot, 2) };
     candidate.assign(other(0), 2, 0, led_by(0), 1).expect("client 1's");
     candidate.vector(other(0), 3, &[1, 5]).expect("its vector");
-    candidate.ack(3, other(0), 1, &[1, 5]).expect("of group 1");
-    candidate.ack(4, other(0), 1, &[1, 5]).expect("of group 1");
+    candidate.ack(3, other(0), 1, &[1, 5]).expect("the acknowledgement of group 1 is accepted");
+    candidate.ack(4, other(0), 1, &[1, 5]).expect("the acknowledgement of group 1 is accepted");
     assert_eq!(candidate.replica.delivered(), 1);
     let ballot = candidate.campaign();
     let passed = ClientState { delivered: 1, from: 1, freed: 1, closed: 1, ..ClientState::default() };
     let undecided = ClientState { entries: vec![entry(1, BOTH, &[1, 5], false)], ..ClientState::default() };
     let state = state(4, 0, [passed, undecided]);
-    let effects = candidate.peer_message(2, &PeerMessage::Promise { ballot, state: state.clone() }).expect("sound");
+    let effects = candidate
+        .peer_message(2, &PeerMessage::Promise { ballot, state: state.clone() })
+        .expect("the process accepts the input");
     assert_eq!(peer_messages(&effects), [(2, PeerMessage::Behind { ballot, snapshot: true })]);
-    let effects = candidate.peer_message(2, &PeerMessage::Transfer { ballot, state }).expect("sound");
+    let effects =
+        candidate.peer_message(2, &PeerMessage::Transfer { ballot, state }).expect("the process accepts the input");
     let installs = |message: &&(u16, PeerMessage)| matches!(message.1, PeerMessage::Install { .. });
     assert_eq!(peer_messages(&effects).iter().filter(installs).count(), 2, "it takes over: {effects:?}");
     assert_eq!((candidate.replica.first_held(ClientId(0)), candidate.replica.delivered()), (1, 1));
@@ -232,7 +238,7 @@ fn message_delivered_after_a_no_op_is_not_delivered_again_by_the_receiver_of_the
         let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
         let state = state(3, 1, [client, ClientState::default()]);
         let install = PeerMessage::Install { ballot: led_by(0), counter: 3, state, admits, snapshot: true };
-        let mut effects = joiner.peer_message(0, &install).expect("sound");
+        let mut effects = joiner.peer_message(0, &install).expect("the process accepts the input");
         // The body is useless if the message is delivered.
         effects.extend(joiner.message(0, 2, &[(0, 1)]).unwrap_or_default());
         assert!(effects.contains(&Effect::Restore(1)), "{effects:?}");

@@ -61,7 +61,7 @@ fn follower() -> Process {
 
 #[test]
 fn a_sound_state_is_installed() {
-    let effects = follower().peer_message(1, &install(state())).expect("sound");
+    let effects = follower().peer_message(1, &install(state())).expect("the process accepts the input");
     assert_eq!(
         effects.first(),
         Some(&Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } })
@@ -100,7 +100,10 @@ fn state_of_another_cluster_is_refused_in_every_peer_message() {
         assert_eq!(candidate.peer_message(1, &transfer), refused);
         let sound =
             PeerMessage::Promise { ballot, state: State { clients: vec![ClientState::default(); 2], ..state() } };
-        assert!(!candidate.peer_message(1, &sound).expect("sound").is_empty(), "it still takes over");
+        assert!(
+            !candidate.peer_message(1, &sound).expect("the process accepts the input").is_empty(),
+            "it still takes over"
+        );
     }
     assert_eq!(Rejected::State(numbers).to_string(), format!("a state that is not one of this group: {numbers}"));
 }
@@ -125,7 +128,9 @@ fn promise_counts_when_the_messages_that_its_sender_holds_are_here() {
     let ballot = candidate.campaign();
     let mut held = State { clients: vec![ClientState::default(); 2], ..state() };
     held.clients[0].held = vec![(0, 1)];
-    let effects = candidate.peer_message(1, &PeerMessage::Promise { ballot, state: held }).expect("sound");
+    let effects = candidate
+        .peer_message(1, &PeerMessage::Promise { ballot, state: held })
+        .expect("the process accepts the input");
     let wanted = PeerMessage::WantBody(MessageRef { client: ClientId(0), sequence: 1 });
     assert_eq!(
         effects,
@@ -142,10 +147,12 @@ fn promise_counts_when_the_messages_that_its_sender_holds_are_here() {
 fn leader_lists_its_held_messages_to_a_restarted_member() {
     let mut candidate = Process::new(super::process::TWO_GROUPS, 1, Variant::V2);
     candidate.message(0, 1, &[(0, 0)]).expect("the body");
-    candidate.peer_message(2, &PeerMessage::Join { life: 9 }).expect("sound");
+    candidate.peer_message(2, &PeerMessage::Join { life: 9 }).expect("the process accepts the input");
     let ballot = candidate.campaign();
     let promised = State { clients: vec![ClientState::default(); 2], ..state() };
-    let effects = candidate.peer_message(0, &PeerMessage::Promise { ballot, state: promised }).expect("sound");
+    let effects = candidate
+        .peer_message(0, &PeerMessage::Promise { ballot, state: promised })
+        .expect("the process accepts the input");
     let installs = effects.iter().filter_map(|effect| match effect {
         Effect::PeerMessage { to, message: PeerMessage::Install { state, .. } } => {
             Some((*to, state.clients[0].held.clone()))
@@ -163,7 +170,10 @@ fn restarted_member_gets_the_messages_that_the_leader_holds() {
     let admits = vec![Joiner { process: ProcessId(2), life: 2 }];
     let install = PeerMessage::Install { ballot: second(), counter: 0, state: held, admits, snapshot: true };
     let wanted = PeerMessage::WantBody(MessageRef { client: ClientId(0), sequence: 1 });
-    assert_eq!(joiner.peer_message(1, &install).expect("sound"), [Effect::PeerMessage { to: 1, message: wanted }]);
+    assert_eq!(
+        joiner.peer_message(1, &install).expect("the process accepts the input"),
+        [Effect::PeerMessage { to: 1, message: wanted }]
+    );
     let effects = joiner.message(0, 1, &[(0, 0)]).expect("the body");
     let installed = Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } };
     assert_eq!(effects.last(), Some(&installed));

@@ -49,7 +49,9 @@ fn successions(effects: &[Effect]) -> Vec<(Head, bool)> {
 fn leader(sizes: &[usize], mutant: Mutant) -> Process {
     let mut leader = Process::planted(sizes, 0, mutant);
     for member in 1..3 {
-        leader.peer_message(member, &PeerMessage::Installed { ballot: led_by(0) }).expect("nothing to repeat");
+        leader
+            .peer_message(member, &PeerMessage::Installed { ballot: led_by(0) })
+            .expect("the leader has nothing to repeat");
     }
     leader
 }
@@ -58,8 +60,12 @@ fn leader(sizes: &[usize], mutant: Mutant) -> Process {
 fn leader_of(sizes: &[usize], generation: u64, mutant: Mutant) -> Process {
     let mut leader = leader(sizes, mutant);
     leader.open(7, Some(generation), 0);
-    leader.peer_message(1, &closed(generation, led_by(0), &[])).expect("it holds nothing");
-    leader.peer_message(1, &succeeded(generation, led_by(0), 7)).expect("it processed that");
+    leader
+        .peer_message(1, &closed(generation, led_by(0), &[]))
+        .expect("the leader accepts that the follower holds nothing");
+    leader
+        .peer_message(1, &succeeded(generation, led_by(0), 7))
+        .expect("the leader accepts that the follower processed the succession");
     leader
 }
 
@@ -69,12 +75,16 @@ fn process_gets_one_generation_and_may_begin_when_a_majority_has_processed_it() 
     let close = PeerMessage::Close(about(0, led_by(0)));
     assert_eq!(peer_messages(&leader.open(7, None, 0)), [(1, close.clone()), (2, close)]);
     assert_eq!(leader.open(7, None, 0), [], "it is asked");
-    let effects = leader.peer_message(1, &closed(0, led_by(0), &[])).expect("it holds nothing");
+    let effects =
+        leader.peer_message(1, &closed(0, led_by(0), &[])).expect("the leader accepts that the follower holds nothing");
     assert_eq!(successions(&effects), [(head(0, 0, 1), false)]);
     assert!(leader.replica.succession(C0).is_some_and(|last| !last.settled));
     assert_eq!(leader.open(8, None, 0), [], "one after the other");
     let processed = succeeded(0, led_by(0), 7);
-    assert_eq!(successions(&leader.peer_message(2, &processed).expect("sound")), [(head(0, 0, 1), true)]);
+    assert_eq!(
+        successions(&leader.peer_message(2, &processed).expect("the process accepts the input")),
+        [(head(0, 0, 1), true)]
+    );
     let settled = Succession { generation: 0, life: 7, first: 0, after: 0, settled: true };
     assert_eq!(leader.replica.succession(C0), Some(settled));
     assert_eq!(leader.open(7, None, 0), [], "the same life");
@@ -114,9 +124,11 @@ fn lead_with_third(leader: &mut Process, me: u16) -> Ballot {
     let ballot = leader.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
     let campaign = first_campaign(ballot, &[0; 3]);
-    let promise = peer_messages(&third.peer_message(me, &campaign).expect("it promises")).remove(0).1;
+    let promise = peer_messages(&third.peer_message(me, &campaign).expect("the member promises")).remove(0).1;
     leader.peer_message(2, &promise).expect("a majority");
-    leader.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
+    leader
+        .peer_message(2, &PeerMessage::Installed { ballot })
+        .expect("the candidate accepts that the member installed its state");
     ballot
 }
 
@@ -126,8 +138,8 @@ fn counts_in_another_ballot(mutant: Mutant) -> bool {
     let mut leader = leader(&[3], mutant);
     let ballot = lead_with_third(&mut leader, 0);
     leader.open(7, Some(1), 0);
-    let late = leader.peer_message(1, &closed(1, led_by(0), &[])).expect("late");
-    let now = leader.peer_message(2, &closed(1, ballot, &[])).expect("now");
+    let late = leader.peer_message(1, &closed(1, led_by(0), &[])).expect("the leader ignores the late answer");
+    let now = leader.peer_message(2, &closed(1, ballot, &[])).expect("the leader accepts the answer in its ballot");
     assert!(successions(&late).is_empty() != successions(&now).is_empty());
     !successions(&late).is_empty()
 }
@@ -141,13 +153,15 @@ fn an_answer_counts_in_the_ballot_in_which_it_was_given() {
 fn begins_behind(mutant: Mutant) -> Option<Head> {
     let mut leader = leader(&[3], mutant);
     leader.open(7, Some(1), 0);
-    let effects = leader.peer_message(2, &closed(1, led_by(0), &[(0, 4), (2, 6)])).expect("what it holds");
+    let effects = leader
+        .peer_message(2, &closed(1, led_by(0), &[(0, 4), (2, 6)]))
+        .expect("the leader accepts what the follower holds");
     if let Some((head, _)) = successions(&effects).first() {
         return Some(*head);
     }
     let wanted = |sequence| (2, PeerMessage::WantBody(MessageRef { client: C0, sequence }));
     assert_eq!(peer_messages(&effects), [wanted(4), wanted(6)]);
-    let effects = leader.message(0, 4, &[(0, 0)]).expect("forwarded");
+    let effects = leader.message(0, 4, &[(0, 0)]).expect("the forwarded message is accepted");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "it is ordered: {effects:?}");
     successions(&leader.tick().expect("time passes")).first().map(|(head, _)| *head)
 }
@@ -162,11 +176,12 @@ fn process_begins_after_the_messages_that_any_of_a_majority_held_without_a_gap()
 fn member_that_does_not_forward_its_messages_does_not_count() {
     let mut leader = leader(&[3], Mutant::None);
     leader.open(7, Some(1), 0);
-    leader.peer_message(2, &closed(1, led_by(0), &[(0, 4)])).expect("what it holds");
+    leader.peer_message(2, &closed(1, led_by(0), &[(0, 4)])).expect("the leader accepts what the follower holds");
     let effects = leader.ticks(u32::from(ReplicaConfig::RETRY_TICKS));
     let close = PeerMessage::Close(about(1, led_by(0)));
     assert_eq!(peer_messages(&effects), [(1, close.clone()), (2, close)], "both are asked again");
-    let effects = leader.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
+    let effects =
+        leader.peer_message(1, &closed(1, led_by(0), &[])).expect("the leader accepts that the follower holds nothing");
     assert_eq!(successions(&effects), [(head(sequence(1, 0), 0, 1), false)]);
 }
 
@@ -175,7 +190,7 @@ fn messages_of_an_earlier_process_are_no_ops_from_the_first_slot_on() {
     let mut leader = leader_of(TWO_GROUPS, 0, Mutant::None);
     leader.message(0, 1, &[(0, 0)]).expect("the first message");
     leader.open(8, None, 1);
-    leader.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
+    leader.peer_message(1, &closed(1, led_by(0), &[])).expect("the leader accepts that the follower holds nothing");
     assert_eq!(leader.replica.succession(C0).map(|last| (last.first, last.after)), Some((1, 1)));
     // A minority forwards a body later, and another group has a timestamp for it.
     assert_eq!(leader.message(0, 2, &[(0, 1), (1, 0)]), Ok(vec![]));
@@ -183,7 +198,9 @@ fn messages_of_an_earlier_process_are_no_ops_from_the_first_slot_on() {
     let theirs = head(2, 1, 2);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "nothing is said before it is settled");
     assert_eq!(leader.ack(4, theirs, 1, &[1, 7]), Ok(vec![]));
-    leader.peer_message(1, &succeeded(1, led_by(0), 8)).expect("it processed that");
+    leader
+        .peer_message(1, &succeeded(1, led_by(0), 8))
+        .expect("the leader accepts that the follower processed the succession");
     let refused = PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 2 }, ballot: led_by(0) });
     let told = Ok(vec![Effect::PeerMessage { to: 3, message: refused }]);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
@@ -192,9 +209,9 @@ fn messages_of_an_earlier_process_are_no_ops_from_the_first_slot_on() {
     for n in 1..6 {
         let effects = leader.message(0, sequence(1, n), &[(0, n)]).expect("the next process's");
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{n}: {effects:?}");
-        leader.ack(1, head(sequence(1, n), n, 1), 0, &[n + 1]).expect("delivered");
+        leader.ack(1, head(sequence(1, n), n, 1), 0, &[n + 1]).expect("the acknowledgement is accepted");
         if n == 1 {
-            leader.ack(1, head(1, 0, 1), 0, &[1]).expect("delivered");
+            leader.ack(1, head(1, 0, 1), 0, &[1]).expect("the acknowledgement is accepted");
         }
     }
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
@@ -221,21 +238,24 @@ fn follower_drops_messages_that_became_no_ops() {
 fn unsettled_succession_ends_with_its_ballot() {
     let mut first = leader(&[3], Mutant::None);
     first.open(7, Some(1), 0);
-    first.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
+    first.peer_message(1, &closed(1, led_by(0), &[])).expect("the leader accepts that the follower holds nothing");
     assert_eq!(first.replica.succession(C0).map(|last| last.first), Some(0));
     let mut second = Process::new(&[3], 1, Variant::V2);
     second.message(0, 1, &[(0, 0)]).expect("held, and no leader has asked for it");
     let ballot = second.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
     let campaign = first_campaign(ballot, &[0; 3]);
-    let promise = peer_messages(&third.peer_message(1, &campaign).expect("it promises")).remove(0).1;
+    let promise = peer_messages(&third.peer_message(1, &campaign).expect("the member promises")).remove(0).1;
     let effects = second.peer_message(2, &promise).expect("a majority");
     let install = peer_messages(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
-    second.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
+    second
+        .peer_message(2, &PeerMessage::Installed { ballot })
+        .expect("the candidate accepts that the member installed its state");
     second.open(7, Some(1), 0);
-    let effects = second.peer_message(2, &closed(1, ballot, &[])).expect("it holds nothing");
+    let effects =
+        second.peer_message(2, &closed(1, ballot, &[])).expect("the leader accepts that the follower holds nothing");
     assert_eq!(successions(&effects), [(head(sequence(1, 0), 1, 1), false)], "after the messages that it holds");
-    first.peer_message(1, &install).expect("it installs");
+    first.peer_message(1, &install).expect("the old leader installs the state");
     assert_eq!(first.replica.succession(C0), None);
 }
 
@@ -247,15 +267,17 @@ fn a_process_may_begin_before_the_first_slot_of_the_one_that_it_follows() {
     leader.succeed(1, 1, 1, true).expect("the first leader held slot 0");
     let ballot = lead_with_third(&mut leader, 1);
     leader.open(8, None, 2);
-    let effects = leader.peer_message(2, &closed(2, ballot, &[])).expect("it holds nothing");
+    let effects =
+        leader.peer_message(2, &closed(2, ballot, &[])).expect("the leader accepts that the follower holds nothing");
     assert_eq!(successions(&effects), [(head(sequence(2, 0), 0, 1), false)]);
     let mut first = Process::new(&[3], 0, Variant::V2);
     first
         .peer_message(1, &PeerMessage::Refuse { promised: ballot, incarnation: Incarnation::FIRST })
         .expect("the refusal is accepted");
     let next = first.campaign();
-    let promise =
-        peer_messages(&leader.peer_message(0, &first_campaign(next, &[0; 3])).expect("it promises")).remove(0).1;
+    let promise = peer_messages(&leader.peer_message(0, &first_campaign(next, &[0; 3])).expect("the member promises"))
+        .remove(0)
+        .1;
     let effects = first.peer_message(1, &promise).expect("a sound state");
     assert!(effects.contains(&Effect::Begin(next)), "{effects:?}");
 }
@@ -323,13 +345,13 @@ fn install_of_the_second() -> PeerMessage {
 /// Checks that a member reports the `dropped` messages, and installs the second ballot's state when it has received the
 /// bodies.
 fn installs_the_second(mut member: Process, dropped: &[Effect]) {
-    let effects = member.peer_message(1, &install_of_the_second()).expect("it promises");
+    let effects = member.peer_message(1, &install_of_the_second()).expect("the member accepts the state");
     assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Dropped { .. })).count(), dropped.len());
     assert!(effects.starts_with(dropped), "{effects:?}");
     let wanted = |count| (1, PeerMessage::WantBody(MessageRef { client: C0, sequence: sequence(1, count) }));
     assert_eq!(peer_messages(&effects), [wanted(1), wanted(2)]);
     for count in 1..3 {
-        member.message(0, sequence(1, count), &[(0, count - 1)]).expect("forwarded");
+        member.message(0, sequence(1, count), &[(0, count - 1)]).expect("the forwarded message is accepted");
     }
     assert_eq!(member.replica.ballot(), second());
     let undelivered: Vec<u64> = member.replica.undelivered().map(|id| id.sequence).collect();
@@ -339,8 +361,8 @@ fn installs_the_second(mut member: Process, dropped: &[Effect]) {
 #[test]
 fn superseded_assignment_of_a_deposed_leader_gives_way_to_the_next_process() {
     let mut deposed = leader(&[3], Mutant::None);
-    deposed.message(0, 1, &[(0, 0)]).expect("nobody else gets it");
-    deposed.message(0, 2, &[(0, 1)]).expect("nor this");
+    deposed.message(0, 1, &[(0, 0)]).expect("the leader accepts a message that no other member has");
+    deposed.message(0, 2, &[(0, 1)]).expect("the leader accepts another one");
     let dropped = [Effect::Dropped { slot: 0, sequence: 1 }, Effect::Dropped { slot: 1, sequence: 2 }];
     installs_the_second(deposed, &dropped);
 }
@@ -357,10 +379,10 @@ fn superseded_no_op_gives_way_to_the_next_process() {
 #[test]
 fn candidate_asks_for_the_held_message_in_place_of_its_own_superseded_one() {
     let mut deposed = leader(&[3], Mutant::None);
-    deposed.message(0, 1, &[(0, 0)]).expect("nobody else gets it");
+    deposed.message(0, 1, &[(0, 0)]).expect("the leader accepts a message that no other member has");
     deposed
         .peer_message(1, &PeerMessage::Refuse { promised: second(), incarnation: Incarnation::FIRST })
-        .expect("it learns of the second ballot");
+        .expect("the deposed leader learns of the second ballot");
     let ballot = deposed.campaign();
     assert!(ballot > second());
     let state = of_the_second(ClientState { held: vec![(0, sequence(1, 1))], ..ClientState::default() });
@@ -377,34 +399,43 @@ fn kept_successions_are_retired_when_the_other_groups_are_done() {
     let mut leader = leader_of(TWO_GROUPS, 0, Mutant::None);
     for generation in 1..4 {
         leader.open(7 + generation, None, generation);
-        leader.peer_message(1, &closed(generation, led_by(0), &[])).expect("it holds nothing");
-        leader.peer_message(1, &succeeded(generation, led_by(0), 7 + generation)).expect("processed");
+        leader
+            .peer_message(1, &closed(generation, led_by(0), &[]))
+            .expect("the leader accepts that the follower holds nothing");
+        leader
+            .peer_message(1, &succeeded(generation, led_by(0), 7 + generation))
+            .expect("the leader accepts that the follower processed the succession");
     }
     let asked = peer_messages(&leader.ticks(1));
     let retire = Left { client: C0, below: 3, ballot: led_by(0) };
     assert_eq!(asked, [(3, PeerMessage::Retire(retire))]);
     // The other group has closed nothing so far, and closes the generation now.
     let mut theirs = Process::new(TWO_GROUPS, 3, Variant::V2);
-    let effects = theirs.peer_message(0, &PeerMessage::Retire(retire)).expect("asked");
+    let effects = theirs.peer_message(0, &PeerMessage::Retire(retire)).expect("the other group accepts the request");
     assert!(matches!(peer_messages(&effects)[..], [(4, PeerMessage::Close(_)), (5, PeerMessage::Close(_))]));
-    theirs.peer_message(4, &closed(3, led_by(3), &[])).expect("it holds nothing");
+    theirs.peer_message(4, &closed(3, led_by(3), &[])).expect("the leader accepts that the follower holds nothing");
     assert_eq!(theirs.peer_message(0, &PeerMessage::Retire(retire)), Ok(vec![]), "not before it is settled");
-    theirs.peer_message(4, &PeerMessage::Succeeded(about(3, led_by(3)))).expect("it processed that");
-    let effects = theirs.peer_message(0, &PeerMessage::Retire(retire)).expect("asked again");
+    theirs
+        .peer_message(4, &PeerMessage::Succeeded(about(3, led_by(3))))
+        .expect("the leader accepts that the follower processed the succession");
+    let effects =
+        theirs.peer_message(0, &PeerMessage::Retire(retire)).expect("the other group accepts the request again");
     let retired = PeerMessage::Retired(Left { ballot: led_by(3), ..retire });
     assert_eq!(peer_messages(&effects), [(0, retired.clone())]);
     let unknown = Left { ballot: Ballot::new_in(2, 1, ProcessId(3)), ..retire };
     leader.peer_message(3, &PeerMessage::Retired(unknown)).expect("of another history");
     assert_eq!(peer_messages(&leader.ticks(100)).last(), Some(&(3, PeerMessage::Retire(retire))), "it is asked again");
-    leader.peer_message(3, &retired).expect("they are done");
+    leader.peer_message(3, &retired).expect("the other group is done");
     assert_eq!(peer_messages(&leader.ticks(100)), [], "nothing more is asked");
     // The process of that generation opens there, too: it asks for that itself, and begins when a majority knows it.
     let opened = |theirs: &Process| theirs.replica.succession(C0).is_some_and(|last| theirs.replica.has_opened(&last));
     assert!(!opened(&theirs));
     assert_eq!(successions(&theirs.open(10, Some(3), 0)), [(head(sequence(3, 0), 0, 1), false)]);
-    theirs.peer_message(5, &succeeded(3, led_by(3), 0)).expect("it was on its way");
+    theirs.peer_message(5, &succeeded(3, led_by(3), 0)).expect("the leader ignores a report about another life");
     assert!(!opened(&theirs));
-    let effects = theirs.peer_message(5, &succeeded(3, led_by(3), 10)).expect("it processed that");
+    let effects = theirs
+        .peer_message(5, &succeeded(3, led_by(3), 10))
+        .expect("the leader accepts that the follower processed the succession");
     assert_eq!(successions(&effects), [(head(sequence(3, 0), 0, 1), true)]);
     assert!(opened(&theirs));
 }
@@ -434,8 +465,8 @@ mod planted {
     fn mutant_of_successions_that_count_unsettled_is_found() {
         let mut leader = leader(TWO_GROUPS, Mutant::SuccessionAtOnce);
         leader.open(7, Some(1), 0);
-        leader.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
-        let told = leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).expect("sound");
+        leader.peer_message(1, &closed(1, led_by(0), &[])).expect("the leader accepts that the follower holds nothing");
+        let told = leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).expect("the process accepts the input");
         assert!(matches!(peer_messages(&told)[..], [(3, PeerMessage::Refused(_))]), "it may be assigned later");
     }
 
@@ -444,10 +475,10 @@ mod planted {
         let mut theirs = Process::planted(TWO_GROUPS, 3, Mutant::RefusedPassed);
         theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
         theirs.message(1, 1, &[(1, 0)]).expect("another client's, after it");
-        theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]).expect("sound");
+        theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]).expect("the process accepts the input");
         let refused =
             PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 1 }, ballot: led_by(0) });
-        let effects = theirs.peer_message(0, &refused).expect("refused");
+        let effects = theirs.peer_message(0, &refused).expect("the other group accepts the refusal");
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
     }
 }

@@ -17,7 +17,7 @@ impl Process {
     /// Inputs a message to group 0 alone, from client 1. Returns its time.
     fn assigned(&mut self, sequence: u64) -> u64 {
         let effects = self.message(1, sequence, &[(0, sequence - 1)]).expect("a message");
-        time_of(&effects).expect("it is assigned")
+        time_of(&effects).expect("the leader assigns the message")
     }
 }
 
@@ -108,10 +108,10 @@ fn process_that_is_ahead_learns_a_decided_outcome() {
     leader.message(0, 1, BOTH).expect("the body");
     leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 1_001).expect("within the bound");
     for (from, position) in [(1, 0), (4, 1)] {
-        leader.ack(from, head(1, 0, 2), position, &[1_000, 1_001]).expect("sound");
+        leader.ack(from, head(1, 0, 2), position, &[1_000, 1_001]).expect("the process accepts the input");
     }
     let next = Ballot::new(2, stentor_fabric::ProcessId(4));
-    let effects = leader.timestamp(4, head(1, 0, 2), 1, next, 9_000).expect("it is answered");
+    let effects = leader.timestamp(4, head(1, 0, 2), 1, next, 9_000).expect("the leader answers the late time");
     let told = |effect: &Effect| matches!(effect, Effect::PeerMessage { to: 4, message: PeerMessage::Decided { .. } });
     assert!(effects.iter().any(told), "{effects:?}");
     assert!(leader.replica.clock() < 9_000);
@@ -138,15 +138,16 @@ fn first_time_of_a_new_leader(mutant: Mutant) -> u64 {
         lives: vec![0; 3],
         clients: vec![ClientState::default(); 2],
     };
-    let effects = member.peer_message(2, &PeerMessage::Promise { ballot, state }).expect("sound");
+    let effects =
+        member.peer_message(2, &PeerMessage::Promise { ballot, state }).expect("the process accepts the input");
     let repeated = effects.iter().find_map(|effect| match effect {
         Effect::PeerMessage { message: PeerMessage::Install { state, .. }, .. } => Some(&state.clients[0].entries[0]),
         _ => None,
     });
-    let repeated = repeated.expect("it takes over");
+    let repeated = repeated.expect("the candidate sends its state");
     assert_eq!(repeated.destinations, [Destination { group: GroupId(0), slot: 0 }]);
     assert_eq!(repeated.times, [5_000], "an entry that is repeated keeps its time");
-    member.peer_message(2, &PeerMessage::Installed { ballot }).expect("sound");
+    member.peer_message(2, &PeerMessage::Installed { ballot }).expect("the process accepts the input");
     assert!(member.replica.is_leader());
     member.assigned(1)
 }
@@ -164,7 +165,7 @@ fn mutants_of_clocks_are_found() {
     let mut leader = Process::planted(super::process::TWO_GROUPS, 0, Mutant::FarTimesTaken);
     leader.physical(1_000);
     leader.message(0, 1, BOTH).expect("the body");
-    leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 1 << 60).expect("taken");
+    leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 1 << 60).expect("the leader accepts the time");
     assert_eq!(leader.replica.clock(), 1 << 60);
 }
 
@@ -189,9 +190,9 @@ fn message_after_a_time_beyond_the_bound_waits_for_the_leaders_clock() {
         None,
         "a client's messages keep their order"
     );
-    assert_eq!(time_of(&leader.tick().expect("nothing is wrong")), None);
+    assert_eq!(time_of(&leader.tick().expect("the tick is accepted")), None);
     leader.physical(1_001);
-    let effects = leader.tick().expect("nothing is wrong");
+    let effects = leader.tick().expect("the tick is accepted");
     let times: Vec<_> = effects.iter().filter_map(|effect| time_of(std::slice::from_ref(effect))).collect();
     assert_eq!(times, [far + 1, far + 2]);
 }

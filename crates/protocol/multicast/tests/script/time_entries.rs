@@ -38,7 +38,7 @@ impl Process {
                 Effect::PeerMessage { message: PeerMessage::Promise { state, .. }, .. } => Some(state),
                 _ => None,
             })
-            .expect("it promises")
+            .expect("the member promises")
     }
 }
 
@@ -113,7 +113,7 @@ fn next_leader_repeats_the_entry_or_orders_another_under_the_same_name() {
             let [Effect::PeerMessage { message: promise @ PeerMessage::Promise { .. }, .. }] = &promised[..] else {
                 panic!("it promises: {promised:?}")
             };
-            let effects = next.peer_message(from, promise).expect("sound");
+            let effects = next.peer_message(from, promise).expect("the process accepts the input");
             let wants = |effect: &&Effect| {
                 matches!(
                     effect,
@@ -151,13 +151,13 @@ fn entry_that_the_next_ballot_does_not_assign_is_not_held() {
             Effect::PeerMessage { message, .. } => Some(message),
             _ => None,
         });
-        next.peer_message(2, &promise.expect("it promises")).expect("sound")
+        next.peer_message(2, &promise.expect("the member promises")).expect("the process accepts the input")
     };
     let install = effects.into_iter().find_map(|effect| match effect {
         Effect::PeerMessage { to: 0, message: message @ PeerMessage::Install { .. } } => Some(message),
         _ => None,
     });
-    leader.peer_message(1, &install.expect("it takes over")).expect("sound");
+    leader.peer_message(1, &install.expect("the candidate sends its state")).expect("the process accepts the input");
     let after = Ballot::new(ballot.number() + 1, ProcessId(2));
     let campaign = super::process::first_campaign(after, &[0; 3]);
     let effects = leader.peer_message(2, &campaign).expect("a campaign");
@@ -237,7 +237,7 @@ fn state_with_invalid_time_entries_is_refused() {
         let refused = candidate.peer_message(1, &PeerMessage::Promise { ballot, state });
         assert!(matches!(refused, Err(Rejected::State(_))), "{refused:?}");
     }
-    candidate.peer_message(1, &PeerMessage::Promise { ballot, state }).expect("sound");
+    candidate.peer_message(1, &PeerMessage::Promise { ballot, state }).expect("the process accepts the input");
 }
 
 /// Followers that cannot deliver hold at most a window of entries.

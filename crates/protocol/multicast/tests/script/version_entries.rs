@@ -77,10 +77,10 @@ fn a_follower_orders_nothing_until_it_leads_and_then_before_any_message() {
     let promised = other.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("a campaign");
     for effect in promised {
         if let Effect::PeerMessage { message, .. } = effect {
-            next.peer_message(2, &message).expect("sound");
+            next.peer_message(2, &message).expect("the process accepts the input");
         }
     }
-    let effects = next.peer_message(2, &PeerMessage::Installed { ballot }).expect("sound");
+    let effects = next.peer_message(2, &PeerMessage::Installed { ballot }).expect("the process accepts the input");
     let assigned: Vec<ClientId> = effects
         .iter()
         .filter_map(|effect| if let Effect::Assign { head, .. } = effect { Some(head.client) } else { None })

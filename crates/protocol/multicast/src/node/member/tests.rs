@@ -93,8 +93,8 @@ impl Bed {
         let client = Client::new(fabric, self.topology.clone(), C0, limits(), SALT, 1);
         self.client = Some(client.expect("a possible client"));
         self.run();
-        let client = self.client.as_mut().expect("it is there");
-        client.submit(&[GroupId(0)], b"first", true).expect("all are connected").id
+        let client = self.client.as_mut().expect("the client was created");
+        client.submit(&[GroupId(0)], b"first", true).expect("the client is connected to all destinations").id
     }
 }
 
@@ -121,7 +121,7 @@ fn client_is_superseded_when_slots_it_never_used_are_freed() {
     let first = bed.first_multicast();
     bed.run();
     let client = |bed: &Bed| {
-        let client = bed.client.as_ref().expect("it is there");
+        let client = bed.client.as_ref().expect("the client was created");
         (client.is_superseded(), client.delivered_up_to())
     };
     assert_eq!(client(&bed), (false, first.sequence));
@@ -149,10 +149,10 @@ fn transfer_pieces_are_sent_while_other_peer_messages_wait() {
     }
     leader.transfers.outgoing = Some(transfer(leader, to, 8 * PIECE_BYTES));
     let waiting = |leader: &Member<SimFabric>| leader.assemblers[to.index()].waiting_with(TRANSFER);
-    leader.send_transfer_pieces().expect("it is small");
+    leader.send_transfer_pieces().expect("the transfer's pieces fit");
     let pieces = waiting(leader);
     assert!((1..8).contains(&pieces), "{pieces}");
-    leader.send_transfer_pieces().expect("it is small");
+    leader.send_transfer_pieces().expect("the transfer's pieces fit");
     assert_eq!(waiting(leader), pieces, "no more until these are written");
 }
 
@@ -174,7 +174,7 @@ fn stream_stopped_by_a_disconnect_restarts_when_the_transfer_ends() {
     leader.with_replica(&mut Nothing, |replica, out| replica.on_peer_message(to, &installed, out)).expect("a member");
     leader.note_transferred(to, &installed);
     bed.run();
-    let client = bed.client.as_mut().expect("it is there");
+    let client = bed.client.as_mut().expect("the client was created");
     client.submit(&[GroupId(0)], b"second", true).expect("there is room");
     bed.run();
     assert_eq!(bed.members[2].replica().delivered(), 2);

@@ -206,7 +206,7 @@ mod tests {
     fn words_that_are_no_deliveries_are_refused() {
         let mut backlog = Backlog::new(1 << 20);
         backlog.push(&delivered(4, b"four words of payload in 32 byte"));
-        let (origin, block) = backlog.pop().expect("one");
+        let (origin, block) = backlog.pop().expect("the backlog has a block");
         for end in 0..block.len() {
             assert!(Entry::read(&block[..end], origin).is_none(), "{end} words");
         }
