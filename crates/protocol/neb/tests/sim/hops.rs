@@ -63,7 +63,7 @@ fn enqueued_broadcasts_are_sent_in_order_with_the_next_step() {
     let world = World::new(SimConfig::new(config.processes, 0, NetworkModel::uniform(HOP_NS)));
     let mut actors = processes(&world, &config, 0, 8);
     world.run(&mut actors, 1_000_000, |_, _| false);
-    let node = &mut actors[0].as_mut().expect("it is there").node;
+    let node = &mut actors[0].as_mut().expect("the process is up").node;
     for n in 0..8 {
         assert_eq!(node.enqueue(0, n, &[n as u8]), Ok(n));
     }
