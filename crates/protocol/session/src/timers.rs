@@ -317,7 +317,7 @@ mod tests {
                 assert_eq!(Timers::read(&bytes[..at]).err(), Some(TimersError::Short), "cut at {at}");
             }
             bytes.extend(*b"value");
-            let (read, rest) = Timers::read(&bytes).expect("whole");
+            let (read, rest) = Timers::read(&bytes).expect("the snapshot is complete");
             assert_eq!((&read, rest), (&timers, &b"value"[..]));
             assert_eq!(read.earliest(), timers.earliest());
             let mut chunks = bytes.chunks(7).map(<[u8]>::to_vec).collect();

@@ -46,7 +46,7 @@ impl Pipe {
     }
 
     fn request(&mut self) {
-        let request = self.caller.begin(&GROUPS).expect("room");
+        let request = self.caller.begin(&GROUPS).expect("the caller has room");
         let mut payload = self.payload;
         let head = payload.first_chunk_mut().expect("longer than an envelope");
         assert!(self.caller.envelope(request, head));
@@ -59,7 +59,7 @@ fn request_to_two_groups_allocates_nothing() {
     let mut caller = Caller::new(SessionId(1), CallerConfig { window: 4, ..CallerConfig::default() });
     let pairs = GROUPS.map(|group| Pair { group, incarnation: Incarnation::FIRST });
     caller.open(1, &pairs, 1_000_000).expect("a new caller");
-    let open = caller.message().expect("under way").payload.to_vec();
+    let open = caller.message().expect("a message is in progress").payload.to_vec();
     let tables = GROUPS.map(|group| Sessions::new(group, SessionLimits { window: 4, ..SessionLimits::default() }));
     let mut pipe = Pipe { caller, tables, time: 0, payload: [7; Envelope::BYTES + 8] };
     pipe.deliver(&open);

@@ -335,14 +335,14 @@ mod tests {
         let index = sessions.time() + 1;
         let time = Timestamp { time: index, group: GROUP.0 };
         let at = At { time, index, incarnation: Incarnation::FIRST, destinations: &[GROUP], client: 1 };
-        sessions.deliver(&at, payload, &mut Echo).expect("valid").record.to_vec()
+        sessions.deliver(&at, payload, &mut Echo).expect("the message is valid").record.to_vec()
     }
 
     /// Delivers the pending command and its answer.
     fn agree(sessions: &mut Sessions, caller: &mut Caller) {
-        let payload = caller.message().expect("under way").payload.to_vec();
+        let payload = caller.message().expect("a message is in progress").payload.to_vec();
         let record = deliver(sessions, &payload);
-        caller.on_reply(GROUP, &crate::ReplyRecord::parse(&record).expect("valid"));
+        caller.on_reply(GROUP, &crate::ReplyRecord::parse(&record).expect("the record is valid"));
     }
 
     /// Creates a table with two sessions that were ended, and two that were taken up, with replies of both generations.
@@ -352,16 +352,16 @@ mod tests {
         let pairs = [crate::Pair { group: GROUP, incarnation: Incarnation::FIRST }];
         for session in (1..=4).map(SessionId) {
             let mut caller = Caller::new(session, config);
-            caller.open(7, &pairs, 900).expect("new");
+            caller.open(7, &pairs, 900).expect("the caller is new");
             agree(&mut sessions, &mut caller);
             if session.0 % 2 == 1 {
-                caller.end(8).expect("open");
+                caller.end(8).expect("the session is open");
                 agree(&mut sessions, &mut caller);
                 continue;
             }
             for by in [9, 10] {
                 for command in [&b"reply"[..], b"longer than the limit"] {
-                    let request = caller.begin(&[GROUP]).expect("open");
+                    let request = caller.begin(&[GROUP]).expect("the session is open");
                     let mut head = [0; Envelope::BYTES];
                     assert!(caller.envelope(request, &mut head));
                     deliver(&mut sessions, &[&head[..], command].concat());

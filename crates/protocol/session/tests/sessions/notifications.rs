@@ -59,7 +59,7 @@ fn one(bytes: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
 fn what_is_lost_is_told(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     assert_eq!(said_again(&mut world, 0, 0), None, "there was none");
-    let sent: Vec<_> = (0..5_u8).map(|n| notify(&mut world, 0, SESSION, &[n]).expect("it is open")).collect();
+    let sent: Vec<_> = (0..5_u8).map(|n| notify(&mut world, 0, SESSION, &[n]).expect("the session is open")).collect();
     assert!(sent.iter().all(|(client, _)| *client == 0));
     let record = |n: usize| &sent[n].1[..];
     assert_eq!(heard(&mut world, 0, 0, record(0)), one(&[0]));
@@ -76,12 +76,12 @@ fn what_is_lost_is_told(mutant: Mutant) {
 
 fn a_successor_counts_its_own(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
-    let (_, first) = notify(&mut world, 0, SESSION, b"first").expect("it is open");
+    let (_, first) = notify(&mut world, 0, SESSION, b"first").expect("the session is open");
     let next = world.succeed(SESSION, CONFIG, 50);
     settle(&mut world);
     assert_eq!(said_again(&mut world, 0, next), None, "none was sent to this process");
     assert_eq!(heard(&mut world, next, 0, &first), None, "it was for the process before");
-    let (client, second) = notify(&mut world, 0, SESSION, b"second").expect("it is open");
+    let (client, second) = notify(&mut world, 0, SESSION, b"second").expect("the session is open");
     assert_eq!((usize::from(client), heard(&mut world, next, 0, &second)), (next, one(b"second")));
     assert_eq!(heard(&mut world, 0, 0, &second), None, "it is superseded");
 }
@@ -89,7 +89,7 @@ fn a_successor_counts_its_own(mutant: Mutant) {
 fn groups_count_apart(mutant: Mutant) {
     let mut world = opened(mutant, &[0, 1]);
     for group in [0, 1, 0] {
-        let (_, record) = notify(&mut world, group, SESSION, b"x").expect("it is open");
+        let (_, record) = notify(&mut world, group, SESSION, b"x").expect("the session is open");
         assert_eq!(heard(&mut world, 0, group, &record), one(b"x"));
     }
 }
@@ -121,7 +121,7 @@ fn session_that_is_not_open_is_not_notified() {
     let mut world = opened(Mutant::None, &[0]);
     assert_eq!(notify(&mut world, 0, SessionId(8), b"x"), None, "it was never opened");
     assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "not in this group");
-    world.processes[0].caller.end(9).expect("it is open");
+    world.processes[0].caller.end(9).expect("the session is open");
     world.send_control(0);
     settle(&mut world);
     assert_eq!(notify(&mut world, 0, SESSION, b"x"), None, "it has ended");
@@ -131,9 +131,9 @@ fn session_that_is_not_open_is_not_notified() {
 fn too_long_notification_is_reported_as_lost() {
     let mut world = opened(Mutant::None, &[0]);
     let fits = vec![7; LIMITS.reply_bytes as usize];
-    let (_, record) = notify(&mut world, 0, SESSION, &fits).expect("it is open");
+    let (_, record) = notify(&mut world, 0, SESSION, &fits).expect("the session is open");
     assert_eq!(heard(&mut world, 0, 0, &record), one(&fits));
-    let (_, record) = notify(&mut world, 0, SESSION, &[&fits[..], &[7]].concat()).expect("it is open");
+    let (_, record) = notify(&mut world, 0, SESSION, &[&fits[..], &[7]].concat()).expect("the session is open");
     assert_eq!((record.len(), heard(&mut world, 0, 0, &record)), (ReplyRecord::HEAD_BYTES, Some((1, None))));
 }
 
@@ -142,17 +142,17 @@ fn too_long_notification_is_reported_as_lost() {
 #[test]
 fn widening_into_a_group_again_restarts_the_numbers() {
     let mut world = opened(Mutant::None, &[0, 1]);
-    let old: Vec<_> = (0..3).map(|n| notify(&mut world, 1, SESSION, &[n]).expect("it is open").1).collect();
+    let old: Vec<_> = (0..3).map(|n| notify(&mut world, 1, SESSION, &[n]).expect("the session is open").1).collect();
     assert_eq!(heard(&mut world, 0, 1, &old[1]), Some((1, Some(vec![1]))));
     world.groups[1].clock += 2 * TTL;
     let group = &mut world.groups[1];
     group.sessions.expire(group.clock, &mut group.machine);
     assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "it has expired");
     widen(&mut world);
-    let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("it is open again");
+    let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("the session is open again");
     assert_eq!(heard(&mut world, 0, 1, &record), one(b"anew"));
     assert_eq!(heard(&mut world, 0, 1, &old[2]), None, "of an earlier count");
-    let (_, record) = notify(&mut world, 1, SESSION, b"next").expect("it is open");
+    let (_, record) = notify(&mut world, 1, SESSION, b"next").expect("the session is open");
     assert_eq!(heard(&mut world, 0, 1, &record), one(b"next"));
 }
 
@@ -161,14 +161,14 @@ fn widening_into_a_group_again_restarts_the_numbers() {
 fn each_incarnation_restarts_the_numbers() {
     let mut world = opened(Mutant::None, &[0, 1]);
     for n in 0..3 {
-        let (_, record) = notify(&mut world, 1, SESSION, &[n]).expect("it is open");
+        let (_, record) = notify(&mut world, 1, SESSION, &[n]).expect("the session is open");
         assert_eq!(heard(&mut world, 0, 1, &record), one(&[n]));
     }
     let moved = Incarnation { number: 2, tag: 7 };
     world.groups[1].incarnation = moved;
     assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "the session does not use it in this incarnation");
     widen(&mut world);
-    let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("it is open again");
+    let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("the session is open again");
     assert_eq!(heard(&mut world, 0, 1, &record), one(b"anew"));
     assert_eq!(said_again(&mut world, 1, 0).and_then(|again| heard(&mut world, 0, 1, &again)), None);
 }
@@ -177,11 +177,11 @@ fn each_incarnation_restarts_the_numbers() {
 fn restored_table_continues_the_numbers() {
     let mut world = opened(Mutant::None, &[0]);
     for _ in 0..2 {
-        notify(&mut world, 0, SESSION, b"lost").expect("it is open");
+        notify(&mut world, 0, SESSION, b"lost").expect("the session is open");
     }
     let mut bytes = Vec::new();
     world.groups[0].sessions.write(&mut bytes);
-    (world.groups[0].sessions, _) = Sessions::read(GroupId(0), LIMITS, &bytes).expect("whole");
-    let (_, record) = notify(&mut world, 0, SESSION, b"third").expect("it is open");
+    (world.groups[0].sessions, _) = Sessions::read(GroupId(0), LIMITS, &bytes).expect("the snapshot is complete");
+    let (_, record) = notify(&mut world, 0, SESSION, b"third").expect("the session is open");
     assert_eq!(heard(&mut world, 0, 0, &record), Some((2, Some(b"third".to_vec()))));
 }

@@ -174,7 +174,7 @@ impl Run {
         let group = &mut self.world.groups[group];
         let mut bytes = Vec::new();
         group.sessions.write(&mut bytes);
-        let read = Sessions::read(group.sessions.group(), LIMITS, &bytes).expect("what was written").0;
+        let read = Sessions::read(group.sessions.group(), LIMITS, &bytes).expect("the snapshot is complete").0;
         if read != group.sessions {
             self.world.audit.fail("a snapshot holds another table".into());
         }

@@ -183,7 +183,7 @@ fn a_group_that_was_reset_is_used_again_after_widening(mutant: Mutant) {
     let told = resolved(&mut world, next, &ticket);
     assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::GroupReset(GroupId(1))))));
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[next].caller.widen(60, &pairs, until).expect("open");
+    world.processes[next].caller.widen(60, &pairs, until).expect("the session is open");
     world.send_control(next);
     settle(&mut world);
     assert_eq!(world.begin(next, &[0, 1]), Some(2));
@@ -283,7 +283,7 @@ fn a_renewal_from_before_does_not_count(mutant: Mutant) {
     pass(&mut world, 0, TTL);
     let renewal = world.flights.remove(0);
     let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.processes[0].caller.widen(60, &pairs, until).expect("the session is open");
     world.send_control(0);
     settle(&mut world);
     world.flights.push(renewal);
@@ -296,7 +296,7 @@ fn a_repeated_taking_up_finds_the_first(mutant: Mutant) {
     let next = world.succeed(SESSION, CONFIG, 50);
     world.send_control(next);
     let rival = Caller::resume(&opened(Mutant::None, &[0]).keys[&SESSION], CONFIG);
-    let copy = world.flights.pop().expect("two copies");
+    let copy = world.flights.pop().expect("the world has two copies");
     settle(&mut world);
     world.begin(next, &[0]);
     world.again(next, 1);
@@ -308,7 +308,7 @@ fn a_repeated_taking_up_finds_the_first(mutant: Mutant) {
     let mut rival = rival;
     rival.take_up(51, world.now() + TTL).expect("a key");
     let message = rival.message().map(|message| (message.to.to_vec(), message.payload.to_vec()));
-    let (to, payload) = message.expect("under way");
+    let (to, payload) = message.expect("a message is in progress");
     world.flights.push(crate::world::Flight { to, payload, from: 0, request: None });
     assert_eq!(outcome(&mut world), Outcome::Refused(Reason::Taken));
 }
@@ -355,7 +355,7 @@ fn group_reset_with_its_table_refuses_until_a_widening() {
     assert_eq!(outcome(&mut world), Outcome::WrongPairs);
     settle(&mut world);
     let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.processes[0].caller.widen(60, &pairs, until).expect("the session is open");
     world.send_control(0);
     settle(&mut world);
     world.begin(0, &[0]);
@@ -431,7 +431,7 @@ fn refused_opening_can_be_ended_where_it_took_effect() {
     let second = world.start(SessionId(8), CONFIG, &[0, 1]);
     settle(&mut world);
     assert!(world.groups[0].sessions.end_of(SessionId(8)).is_some());
-    world.processes[second].caller.end(9).expect("it was refused");
+    world.processes[second].caller.end(9).expect("a refused session can be ended");
     world.send_control(second);
     settle(&mut world);
     assert_eq!(world.groups[0].sessions.end_of(SessionId(8)), None);
@@ -534,7 +534,7 @@ fn ended_sessions_beyond_the_limit_count_as_open() {
         let opened = world.processes[id as usize].caller.is_open();
         assert_eq!(opened, id < 2, "session {id}");
         if opened {
-            world.processes[id as usize].caller.end(90).expect("open");
+            world.processes[id as usize].caller.end(90).expect("the session is open");
             world.send_control(id as usize);
             settle(&mut world);
         }
@@ -577,7 +577,7 @@ fn a_halted_group_leaves_a_request_in_doubt() {
 fn a_request_that_was_never_sent_is_not_applied() {
     let mut world = opened(Mutant::None, &[0]);
     let caller = &mut world.processes[0].caller;
-    let request = caller.begin(&[GroupId(0)]).expect("open");
+    let request = caller.begin(&[GroupId(0)]).expect("the session is open");
     assert!(caller.again(request));
     assert_eq!(caller.not_sent(request), None, "another message may carry it");
     let finished = caller.not_sent(request).expect("no message carries it");

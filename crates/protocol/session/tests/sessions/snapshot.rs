@@ -36,7 +36,7 @@ fn damaged_snapshot_is_refused_as_a_whole() {
     let narrow = SessionLimits { window: 3, ..LIMITS };
     assert!(Sessions::read(GroupId(0), narrow, &bytes).is_err(), "another window");
     bytes.push(9);
-    let (read, rest) = Sessions::read(GroupId(0), LIMITS, &bytes).expect("whole");
+    let (read, rest) = Sessions::read(GroupId(0), LIMITS, &bytes).expect("the snapshot is complete");
     assert_eq!((&read, rest), (sessions, &[9][..]), "the bytes that follow are left to the next reader");
 }
 

@@ -11,7 +11,7 @@ use crate::world::TTL;
 fn session_ends_after_its_widening() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.processes[0].caller.widen(60, &pairs, until).expect("the session is open");
     assert_eq!(world.processes[0].caller.widen(61, &pairs, until), Err(CallerError::UnderWay));
     world.send_control(0);
     world.processes[0].caller.end(62).expect("only its widening is under way");
@@ -27,17 +27,17 @@ fn unsent_widening_can_be_taken_back() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
     let key = world.processes[0].caller.key();
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.processes[0].caller.widen(60, &pairs, until).expect("the session is open");
     assert!(world.processes[0].caller.take_back());
     assert_eq!(world.processes[0].caller.message(), None);
     assert_eq!(world.processes[0].caller.key(), key, "as before the widening");
     assert!(!world.processes[0].caller.take_back(), "nothing is under way");
-    world.processes[0].caller.widen(61, &pairs, until).expect("none is under way");
+    world.processes[0].caller.widen(61, &pairs, until).expect("no widening is in progress");
     world.send_control(0);
     settle(&mut world);
     world.begin(0, &[0, 1]);
     assert_eq!(outcome(&mut world), Outcome::Applied);
-    world.processes[0].caller.end(62).expect("open");
+    world.processes[0].caller.end(62).expect("the session is open");
     assert!(!world.processes[0].caller.take_back(), "an end is no widening");
 }
 
@@ -45,7 +45,7 @@ fn unsent_widening_can_be_taken_back() {
 fn key_from_before_a_widening_is_updated() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.processes[0].caller.widen(60, &pairs, until).expect("the session is open");
     world.send_control(0);
     deliver(&mut world);
     world.answers.clear();
@@ -69,7 +69,7 @@ fn key_from_during_a_widening_is_updated() {
     for last_time in [0, 2 * TTL] {
         let mut world = opened(Mutant::None, &[0]);
         let pairs = world.pairs(&[1]);
-        world.processes[0].caller.widen(60, &pairs, last_time).expect("open");
+        world.processes[0].caller.widen(60, &pairs, last_time).expect("the session is open");
         world.note_key(0);
         assert_eq!((world.keys[&SESSION].widening, world.keys[&SESSION].pairs.len()), (1, 1));
         world.send_control(0);
@@ -93,7 +93,7 @@ fn take_up_must_name_the_last_widening_even_with_equal_pairs() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
     let key = world.keys[&SESSION].clone();
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.processes[0].caller.widen(60, &pairs, until).expect("the session is open");
     world.send_control(0);
     settle(&mut world);
     world.keys.insert(SESSION, key);
@@ -109,7 +109,7 @@ fn widening_refused_by_one_group_counts_in_no_other() {
     world.succeed(SESSION, CONFIG, 50);
     settle(&mut world);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("it does not know yet");
+    world.processes[0].caller.widen(60, &pairs, until).expect("the caller does not know yet that it is superseded");
     world.send_control(0);
     settle(&mut world);
     assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
@@ -126,10 +126,10 @@ fn widening_refused_by_one_group_counts_in_no_other() {
 fn new_group_is_not_used_before_all_agree() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.processes[0].caller.widen(60, &pairs, until).expect("the session is open");
     world.send_control(0);
     deliver(&mut world);
-    let at = world.answers.iter().position(|answer| answer.group == GroupId(1)).expect("both answer");
+    let at = world.answers.iter().position(|answer| answer.group == GroupId(1)).expect("both groups answer");
     world.answer(at);
     assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
     settle(&mut world);
@@ -144,11 +144,14 @@ pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutan
     world.renew(0, 1000);
     world.flights.truncate(1);
     settle(&mut world);
-    let end = world.processes[0].caller.end_in(GroupId(1)).expect("it is used");
+    let end = world.processes[0].caller.end_in(GroupId(1)).expect("the session is open in the group");
     let beyond = end + 1 - world.groups[1].clock;
     pass(&mut world, 1, beyond);
     let (pairs, until) = (world.pairs(&[0, 1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("it does not know yet");
+    world.processes[0]
+        .caller
+        .widen(60, &pairs, until)
+        .expect("the caller does not know yet that its session has expired");
     world.send_control(0);
     while !world.flights.is_empty() {
         deliver(&mut world);
@@ -159,7 +162,7 @@ pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutan
     assert_eq!(caller.begin(&[GroupId(0), GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
     assert!(caller.end_in(GroupId(0)).is_some(), "it is still open in the other group");
     // The caller now knows that the session has expired in the group, and adds the group to the session again.
-    caller.widen(61, &pairs, until).expect("open");
+    caller.widen(61, &pairs, until).expect("the session is open");
     world.send_control(0);
     settle(&mut world);
     assert!(world.processes[0].caller.end_in(GroupId(1)).is_some());
