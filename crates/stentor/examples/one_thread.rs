@@ -54,11 +54,12 @@ struct Nodes {
 
 impl Nodes {
     fn start(directory: &Path) -> Self {
-        let config = ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("valid");
-        let plan = ClusterRuntime::new(config).expect("possible");
-        let members =
-            (0..MEMBERS).map(|me| plan.member(ProcessId(me), directory.to_owned()).expect("starts")).collect();
-        let client = plan.client(ClientId(0), directory.to_owned()).expect("starts");
+        let config = ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("the configuration is valid");
+        let plan = ClusterRuntime::new(config).expect("the configuration is possible");
+        let members = (0..MEMBERS)
+            .map(|me| plan.member(ProcessId(me), directory.to_owned()).expect("the member starts"))
+            .collect();
+        let client = plan.client(ClientId(0), directory.to_owned()).expect("the client starts");
         let mut nodes = Nodes { members, client, now: Duration::ZERO, delivered: 0, rounds: 0 };
         while !(nodes.client.is_connected(&BOTH) && nodes.members.iter().all(Member::is_connected)) {
             nodes.now += Duration::from_millis(1);

@@ -37,7 +37,7 @@ impl Nodes {
                 directory: directory.to_owned(),
                 ..ShmConfig::new("one-thread", me, &me.to_string(), PROCESSES)
             };
-            Node::new(ShmFabric::start(shm).expect("starts"), config, 1, None).expect("a possible process")
+            Node::new(ShmFabric::start(shm).expect("the fabric starts"), config, 1, None).expect("a possible process")
         };
         let mut nodes = Nodes { all: (0..PROCESSES).map(node).collect(), delivered: [0; 3], rounds: 0 };
         while !nodes.all.iter().all(Node::is_connected) {

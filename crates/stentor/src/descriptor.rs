@@ -86,7 +86,7 @@ mod tests {
 
     fn is_readable(descriptor: &Descriptor, longest: Duration) -> bool {
         let time = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
-        poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&time)).expect("it is a descriptor") == 1
+        poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&time)).expect("the descriptor can be polled") == 1
     }
 
     #[test]

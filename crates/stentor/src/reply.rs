@@ -94,7 +94,7 @@ mod tests {
         assert!(error.kind() == io::ErrorKind::StorageFull && error.to_string().contains("4 bytes"), "{error}");
         assert!(reply.has_overflowed() && reply.as_bytes() == b"1234");
         reply.clear();
-        write!(reply, "1234").expect("it fits");
+        write!(reply, "1234").expect("the bytes fit into the reply");
         assert!(!reply.has_overflowed() && reply.room() == 0);
     }
 }

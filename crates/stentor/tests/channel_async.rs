@@ -44,7 +44,7 @@ async fn receive(channel: &mut AsyncFd<Channel>, message: &mut Vec<u8>) -> bool 
             Received::End => return false,
             Received::Nothing => {}
         }
-        match channel.get_mut().turn().expect("it turns") {
+        match channel.get_mut().turn().expect("the channel turns") {
             Turn::Idle(_) => channel.readable().await.expect("a descriptor").clear_ready(),
             _ => tokio::task::yield_now().await,
         }

@@ -42,7 +42,7 @@ struct Used {
 
 /// Runs one idle member. The first member whose measurement ended a second ago stops all members.
 fn idle<F: Fabric>(plan: &ClusterRuntime, me: ProcessId, mut member: Member<F>, stop: &Stop) -> Used {
-    let mut keeper = ElectionDriver::heartbeat(plan, me).expect("possible");
+    let mut keeper = ElectionDriver::heartbeat(plan, me).expect("the election driver starts");
     let (mut from, mut to, mut silence) = (None, None, Duration::ZERO);
     let round = |member: &mut Member<F>, now: Duration, _: bool| {
         keeper.round(now, member);
@@ -58,7 +58,7 @@ fn idle<F: Fabric>(plan: &ClusterRuntime, me: ProcessId, mut member: Member<F>, 
             stop.stop();
         }
     };
-    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(|_| ()), round).expect("runs");
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(|_| ()), round).expect("the member runs");
     let (Some((begun, before)), Some((ended, after))) = (from, to) else { panic!("{me} was not measured") };
     Used { permille: (after - before).as_secs_f64() / (ended - begun).as_secs_f64() * 1000.0, silence }
 }
@@ -101,7 +101,7 @@ fn assert_cheap<F: Fabric>(plan: &ClusterRuntime, make: impl Fn(ProcessId) -> Me
 fn idle_members_on_shared_memory_cost_hardly_anything() {
     let directory: PathBuf = std::env::temp_dir().join(format!("stentor-idle-{}", std::process::id()));
     let plan = plan("idle-shm");
-    assert_cheap(&plan, |me| plan.member(me, directory.clone()).expect("starts"));
+    assert_cheap(&plan, |me| plan.member(me, directory.clone()).expect("the member starts"));
     let _ = std::fs::remove_dir_all(&directory);
 }
 
@@ -114,6 +114,7 @@ fn idle_members_on_roce_cost_hardly_anything() {
     assert_cheap(&plan, |me| {
         let net = NetConfig::new(plan.config().cluster(), me, (0..=MEMBERS).map(address).collect());
         let net = net.key(*b"a key of this test").fingerprint(plan.config().fingerprint());
-        plan.member_on(RoceFabric::start(net, RoceConfig::default()).expect("starts"), me).expect("starts")
+        plan.member_on(RoceFabric::start(net, RoceConfig::default()).expect("the fabric starts"), me)
+            .expect("the member starts")
     });
 }

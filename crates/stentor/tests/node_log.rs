@@ -55,14 +55,15 @@ impl Capture {
 
 #[test]
 fn node_logs_missing_members_the_leader_and_the_loss_of_memory() {
-    log::set_logger(&CAPTURE).expect("it is the only logger");
+    log::set_logger(&CAPTURE).expect("no other logger is set");
     log::set_max_level(LevelFilter::Info);
     let directory = TempDir::new();
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
     let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
     let builder = Cluster::builder("node-log").election(silence).directory(&directory);
     let cluster = builder.group("g1", members).build().expect("a valid cluster");
-    let spawn = |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("it starts") };
+    let spawn =
+        |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("the node starts") };
 
     let a = spawn("a");
     CAPTURE.until(Level::Info, "a: starts as a member of g1 of cluster node-log, with b, c");
@@ -74,20 +75,20 @@ fn node_logs_missing_members_the_leader_and_the_loss_of_memory() {
     let told = |start: &str| CAPTURE.lines().iter().filter(|(_, line)| line.contains(start)).count();
     until("all members know the leader", || (told(": leads g1") == 1 && told(": follows ") >= 2).then_some(()));
 
-    let group = cluster.group("g1").expect("it is there");
-    let client = cluster.client().connect().expect("it connects");
+    let group = cluster.group("g1").expect("the group is in the configuration");
+    let client = cluster.client().connect().expect("the client connects");
     let before = CAPTURE.lines().len();
     (0..500_u64).for_each(|number| {
-        let answer = client.call(group, &number.to_le_bytes()).wait().expect("it is applied");
+        let answer = client.call(group, &number.to_le_bytes()).wait().expect("the command is applied");
         assert_eq!(numbers(answer.bytes()).0, 1);
     });
     let after = CAPTURE.lines().len();
     assert!(after < before + 10, "nothing is logged per message: {:?}", CAPTURE.lines());
-    client.close().expect("it ends in order");
+    client.close().expect("the client ends in order");
 
     assert!(!CAPTURE.lines().iter().any(|(_, line)| line.contains("lost its majority")), "{:?}", CAPTURE.lines());
     CAPTURE.clear();
-    drop([b, c].map(|node| node.stop().expect("it ran until now")));
+    drop([b, c].map(|node| node.stop().expect("the node ran until it was stopped")));
     CAPTURE.until(Level::Warn, "a: g1 has lost its majority: 1 of its 3 members");
     let (b, c) = (spawn("b"), spawn("c"));
     CAPTURE.until(
@@ -110,18 +111,23 @@ fn node_logs_missing_members_the_leader_and_the_loss_of_memory() {
 
 /// Two members lose their memory, and an operator resets the group, which continues with the state of the third.
 fn a_reset_is_logged(cluster: &Cluster, directory: &TempDir, [a, b, c]: [NodeHandle<Log>; 3]) {
-    let spawn = |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("it starts") };
-    let client = cluster.client().connect().expect("it connects");
-    client.call(cluster.group("g1").expect("it is there"), &7_u64.to_le_bytes()).wait().expect("it is applied");
-    client.close().expect("it ends in order");
+    let spawn =
+        |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("the node starts") };
+    let client = cluster.client().connect().expect("the client connects");
+    client
+        .call(cluster.group("g1").expect("the group is in the configuration"), &7_u64.to_le_bytes())
+        .wait()
+        .expect("the command is applied");
+    client.close().expect("the client ends in order");
     CAPTURE.clear();
-    drop([b, c].map(|node| node.stop().expect("it ran until now")));
+    drop([b, c].map(|node| node.stop().expect("the node ran until it was stopped")));
     CAPTURE.until(Level::Warn, "a: g1 has lost its majority: 1 of its 3 members");
     let (b, c) = (spawn("b"), spawn("c"));
     CAPTURE.until(Level::Warn, "b: 2 of 3 members of g1 have no memory of it");
     let asked = |question: &Question| {
-        let paths = stentor_host::all_beside(directory, "node-log", ProcessId(0)).expect("it is this user's");
-        ask(&paths, question).expect("it answers").expect("it listens")
+        let paths = stentor_host::all_beside(directory, "node-log", ProcessId(0))
+            .expect("the sockets' directory belongs to this user");
+        ask(&paths, question).expect("the node answers").expect("the node listens")
     };
     let Answer::Standing(standing) = asked(&Question::Show) else { panic!("no standing") };
     assert_eq!(asked(&Question::Reset { ends: standing.ends, empty: false }), Answer::Moving);

@@ -664,7 +664,7 @@ mod tests {
             served.end();
             let _ = ends.send(());
         });
-        ended.recv_timeout(Duration::from_secs(5)).expect("it ends");
+        ended.recv_timeout(Duration::from_secs(5)).expect("the thread ends the calls in time");
         assert_eq!(calls.room(), 1);
     }
 

@@ -231,10 +231,10 @@ mod tests {
         let (bound, timeout) = (Duration::from_millis(250), Duration::from_secs(9));
         let builder = three(Cluster::builder("c\"1")).limits(limits).election(silence);
         let builder = builder.clock_bound(bound).client_timeout(timeout);
-        let error = builder.clone().build().expect_err("that is no name");
+        let error = builder.clone().build().expect_err("the name is invalid");
         assert_eq!(error.location(), format!("{ORIGIN}, the name"));
         let cluster = ClusterBuilder { name: "c1".to_owned(), ..builder }.build().expect("a valid cluster");
-        let group = cluster.group("g1").expect("it was added");
+        let group = cluster.group("g1").expect("the group was added");
         assert_eq!(cluster.members(group).collect::<Vec<_>>(), ["a", "b", "c"]);
         let config = cluster.runtime().config();
         assert_eq!(*config.limits(), limits);
@@ -242,10 +242,10 @@ mod tests {
         assert_eq!((cluster.clock_bound(), config.client_timeout()), (bound, timeout));
         assert_eq!((cluster.group_of("b").expect("a member"), group.index()), (group, 0));
         assert_eq!(group.to_string(), "group 0");
-        let unknown = cluster.group_of("x").expect_err("no member");
+        let unknown = cluster.group_of("x").expect_err("the group has no such member");
         assert_eq!(unknown.to_string(), format!("{ORIGIN}: no group has a member `x`; {}", unknown.remedy()));
         assert_eq!(unknown.remedy(), "name a member of this configuration");
-        let remedy = cluster.group("g2").expect_err("it was not added").remedy();
+        let remedy = cluster.group("g2").expect_err("the group was not added").remedy();
         assert_eq!(remedy, "name a group of this configuration");
     }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn refused(builder: ClusterBuilder) -> String {
-        let text = builder.build().expect_err("it is refused").to_string();
+        let text = builder.build().expect_err("the configuration is refused").to_string();
         assert!(!text.contains("line "), "{text}");
         text
     }

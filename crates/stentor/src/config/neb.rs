@@ -72,7 +72,9 @@ impl NebConfig {
         };
         let sizes = [self.group as u64, mode, faults as u64, window.into(), payload_bytes as u64, fast_path.into()];
         let words = |key: &[u8; 32]| {
-            key.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8"))).collect::<Vec<_>>()
+            key.chunks_exact(8)
+                .map(|word| u64::from_le_bytes(word.try_into().expect("a chunk has 8 bytes")))
+                .collect::<Vec<_>>()
         };
         sizes.into_iter().chain(self.keys.iter().flat_map(words)).collect()
     }

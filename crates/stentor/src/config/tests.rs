@@ -48,7 +48,8 @@ fn good_file_is_read_as_written() {
     assert_eq!(config.group_index("g2"), Some(1));
     assert_eq!(config.client_timeout(), stentor_multicast::CLIENT_TIMEOUT, "the default");
     assert_eq!(config.total_loss(), stentor_multicast::TotalLoss::Begin);
-    let careful = parse(&GOOD.replacen("[election]", "total_loss = \"refuse\"\n[election]", 1)).expect("valid");
+    let careful = parse(&GOOD.replacen("[election]", "total_loss = \"refuse\"\n[election]", 1))
+        .expect("the configuration is valid");
     assert_eq!(careful.total_loss(), stentor_multicast::TotalLoss::Refuse);
     let patient =
         parse(&GOOD.replacen("[election]", "client_timeout_ms = 600000\n[election]", 1)).expect("the longest");
@@ -56,8 +57,8 @@ fn good_file_is_read_as_written() {
     assert_eq!(patient.fingerprint(), config.fingerprint(), "each member has its own patience");
     assert_eq!(config.clock_bound(), stentor_multicast::PhysicalClock::BOUND, "the default");
     for (ms, seconds) in [(200, 0.2), (3_600_000, 3_600.0)] {
-        let set =
-            parse(&GOOD.replacen("[limits]", &format!("[limits]\nclock_bound_ms = {ms}"), 1)).expect("it may be set");
+        let set = parse(&GOOD.replacen("[limits]", &format!("[limits]\nclock_bound_ms = {ms}"), 1))
+            .expect("the clock bound is valid");
         assert_eq!(set.clock_bound(), Duration::from_secs_f64(seconds));
         assert_eq!(set.fingerprint(), config.fingerprint(), "it may be raised member by member, to mend a cluster");
     }
@@ -528,9 +529,9 @@ fn memory_grows_with_each_limit_and_adds_up() {
 #[test]
 fn memory_for_replies_is_counted_at_both_ends() {
     let bytes = |limits: &str| {
-        let config = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("valid");
+        let config = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("the configuration is valid");
         let memory = config.memory();
-        [Some(1), None].map(|size| memory.of(size).expect("there are some").bytes())
+        [Some(1), None].map(|size| memory.of(size).expect("the memory has rows for the process").bytes())
     };
     let (without, with) = (bytes("clients = 2\nreply_bytes = 0"), bytes("clients = 2\nreply_ring_kib = 128"));
     let limits = Limits { reply_ring_kib: 128, ..Limits::DEFAULT }.multicast();
@@ -538,9 +539,9 @@ fn memory_for_replies_is_counted_at_both_ends() {
     assert!(replies > 128 << 10 && queries > 2 * limits.message_bytes as u64);
     assert_eq!([with[0] - without[0], with[1] - without[1]], [2 * (64 + queries), 3 * (64 + replies)]);
     let kept = |limits: &str| {
-        let memory = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("valid").memory();
-        let rows = &memory.of(Some(1)).expect("there is one").rows;
-        rows.iter().find(|row| row.what.starts_with("replies that")).expect("it is listed").bytes()
+        let memory = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("the configuration is valid").memory();
+        let rows = &memory.of(Some(1)).expect("the memory has rows for the process").rows;
+        rows.iter().find(|row| row.what.starts_with("replies that")).expect("the replies have a row").bytes()
     };
     let (one, seven) = (kept("clients = 2\nsessions = 1"), kept("clients = 2\nsessions = 7"));
     assert!(one > 1024 * u64::from(Limits::DEFAULT.reply_bytes) && seven == 7 * one);

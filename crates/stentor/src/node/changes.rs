@@ -252,7 +252,7 @@ mod tests {
         let first = || HistoryNotice { text: String::new(), is_warning: false };
         assert!(changes.look(Duration::from_secs(10), sight(false, Shape::Gone, Shape::Gone), first).is_empty());
         let told = lasts(&mut changes, &sight(false, Shape::Without, Shape::Without));
-        let last = told.last().expect("it is told");
+        let last = told.last().expect("the loss of the majority is reported");
         assert!(told.len() == 1 && last.starts_with("g1 has lost its majority: 1 of its 3 members"), "{told:?}");
         assert!(last.contains("b, c without memory; fewer") && last.contains("stop a and start it anew"), "{last}");
         assert!(last.contains("`stentor group reset --group g1`") && last.contains("`stentor leader show`"), "{last}");

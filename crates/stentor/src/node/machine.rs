@@ -264,10 +264,10 @@ mod tests {
         let groups: Vec<_> = cluster.groups().collect();
         let places = [groups[0], groups[1]].map(|group| {
             let applier = Applier::new(Places(Vec::new()), ("a", &logged("a")), group, cluster.runtime());
-            let applier = applier.expect("it has nothing to write");
+            let applier = applier.expect("the initial state can be written");
             let machine =
                 Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::ADAPTIVE, Sleeper::default());
-            let mut machine = machine.expect("starts");
+            let mut machine = machine.expect("the machine starts");
             for (number, group) in [(1, 0), (2, 1)] {
                 machine.deliver(&Delivered {
                     id: MessageId { client: ClientId(0), sequence: number },
@@ -299,7 +299,11 @@ mod tests {
 
     impl Calls {
         fn note(&self, at: &Context<'_>, timer: u64) {
-            self.0.lock().expect("nobody panics").push((at.sender().to_owned(), at.position().index, timer));
+            self.0.lock().expect("no thread panics while it holds the lock").push((
+                at.sender().to_owned(),
+                at.position().index,
+                timer,
+            ));
         }
     }
 
@@ -329,13 +333,13 @@ mod tests {
     fn a_time_entry_is_not_a_command_and_fires_due_timers() {
         let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
         let cluster = Cluster::builder("c").group("g1", members).build().expect("a sound cluster");
-        let group = cluster.group("g1").expect("it is there");
+        let group = cluster.group("g1").expect("the group is in the configuration");
         let calls = Calls::default();
         let applier = Applier::new(calls.clone(), ("a", &logged("a")), group, cluster.runtime());
         let (bounds, sleeper) = (Bounds::default(), Sleeper::default());
-        let applier = applier.expect("it has nothing to write");
+        let applier = applier.expect("the initial state can be written");
         let machine = Machine::start(applier, ApplyThread::Protocol, bounds, WaitMode::ADAPTIVE, sleeper);
-        let mut machine = machine.expect("starts");
+        let mut machine = machine.expect("the machine starts");
         let mut number = 0;
         // Returns when something is due next, and the index at which the machine has panicked.
         let mut deliver = |time, client| {
@@ -361,7 +365,7 @@ mod tests {
         {
             assert_eq!(deliver(at, sender), (Some(due), None), "at {at}");
         }
-        let called = calls.0.lock().expect("nobody panics").clone();
+        let called = calls.0.lock().expect("no thread panics while it holds the lock").clone();
         let called = called.iter().map(|(sender, index, timer)| (sender.as_str(), *index, *timer)).collect::<Vec<_>>();
         let before_the_command = [("c1", 5, 2), ("c1", 5, 0)];
         assert_eq!(called[..3], [("c1", 1, 0), ("c1", 2, 0), ("g1", 4, 1)]);
@@ -409,12 +413,12 @@ mod tests {
     fn counts_for(sleeper: &Sleeper) -> [Machine<Count>; 2] {
         let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
         let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
-        let group = cluster.groups().next().expect("there is one");
+        let group = cluster.groups().next().expect("the cluster has a group");
         [ApplyThread::Own, ApplyThread::Protocol].map(|on| {
             let applier = Applier::new(Count::default(), ("a", &logged("a")), group, cluster.runtime())
-                .expect("it can be written");
+                .expect("the initial state can be written");
             let bounds = Bounds { commands: 4, bytes: 1 << 20 };
-            Machine::start(applier, on, bounds, WaitMode::ADAPTIVE, sleeper.clone()).expect("starts")
+            Machine::start(applier, on, bounds, WaitMode::ADAPTIVE, sleeper.clone()).expect("the machine starts")
         })
     }
 
@@ -484,11 +488,11 @@ mod tests {
         let (sleeper, (wake, woken)) = (Sleeper::default(), std::sync::mpsc::channel());
         sleeper.set(stentor_fabric::Waker::new(move || _ = wake.send(())));
         let cluster = Cluster::builder("c").group("g", [("a", "a:1")]).build().expect("a sound cluster");
-        let group = cluster.groups().next().expect("there is one");
-        let applier =
-            Applier::new(Slow, ("a", &logged("a")), group, cluster.runtime()).expect("it has nothing to write");
+        let group = cluster.groups().next().expect("the cluster has a group");
+        let applier = Applier::new(Slow, ("a", &logged("a")), group, cluster.runtime())
+            .expect("the initial state can be written");
         let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK, sleeper);
-        let mut machine = machine.expect("starts");
+        let mut machine = machine.expect("the machine starts");
         deliver(&mut machine, 1..=32);
         assert!(machine.has_room(), "the time of a command is not known yet");
         machine.end_round(|_| panic!("no client is to be answered"));
@@ -518,7 +522,7 @@ mod tests {
         let pairs = pairs_tag(WORD, [pair]);
         let envelope = Envelope { session, request, end: 1 << 37, pairs, generation: 1, behind: 0, kind };
         let mut out = vec![0; Envelope::BYTES];
-        envelope.write((&mut out[..]).try_into().expect("so long"));
+        envelope.write((&mut out[..]).try_into().expect("the slice has this length"));
         if kind == Kind::Open {
             Body { ttl: 1 << 38, pairs: vec![pair], ..Body::default() }.write(&mut out);
         }
@@ -528,11 +532,12 @@ mod tests {
     #[test]
     fn a_command_applied_on_this_thread_is_returned_once_without_its_envelope() {
         let cluster = Cluster::builder("c").group("g", [("a", "a:1")]).build().expect("a sound cluster");
-        let group = cluster.groups().next().expect("there is one");
+        let group = cluster.groups().next().expect("the cluster has a group");
         let start = |on| {
             let applier = Applier::new(Places(Vec::new()), ("a", &logged("a")), group, cluster.runtime())
-                .expect("it can be written");
-            Machine::start(applier, on, Bounds::default(), WaitMode::ADAPTIVE, Sleeper::default()).expect("starts")
+                .expect("the initial state can be written");
+            Machine::start(applier, on, Bounds::default(), WaitMode::ADAPTIVE, Sleeper::default())
+                .expect("the machine starts")
         };
         let (mut here, mut own) = (start(ApplyThread::Protocol), start(ApplyThread::Own));
         let command = in_envelope(Kind::Command, 1, b"line");
@@ -646,7 +651,7 @@ mod tests {
                 payload: &[],
             });
             rounds(&mut machine, |machine| machine.progress().failure().is_some());
-            let failure = machine.progress().failure().expect("it has one").to_string();
+            let failure = machine.progress().failure().expect("the machine has failed").to_string();
             assert!(
                 failure.contains("applies version 2 of the state machine, and this program has version 1"),
                 "{failure}"
@@ -659,14 +664,15 @@ mod tests {
     fn a_look_from_before_the_thread_began_is_answered() {
         let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
         let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
-        let group = cluster.groups().next().expect("there is one");
-        let applier = Applier::new(Count(3), ("a", &logged("a")), group, cluster.runtime()).expect("it can be written");
+        let group = cluster.groups().next().expect("the cluster has a group");
+        let applier = Applier::new(Count(3), ("a", &logged("a")), group, cluster.runtime())
+            .expect("the initial state can be written");
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         applier.looks().put(Box::new(move |machine| {
             let _ = tell.send(machine.map(|machine| machine.0));
         }));
         let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK, Sleeper::default())
-            .expect("starts");
+            .expect("the machine starts");
         assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)), Ok(Ok(3)));
         drop(machine);
     }

@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn all_bytes_arrive_in_order_for_every_length() {
         for length in [0, 1, 999, CHUNK, CHUNK + 1, (WAITING + 3) * CHUNK + 5] {
-            let bytes = read(StateWriter::begin(("a", &logged("a")), Long(length, true))).expect("it can be written");
+            let bytes =
+                read(StateWriter::begin(("a", &logged("a")), Long(length, true))).expect("the state can be written");
             assert_eq!(bytes.len(), length);
             assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8));
         }

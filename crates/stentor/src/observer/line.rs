@@ -206,7 +206,7 @@ mod tests {
         let whole = bytes.len() / 2;
         for (at, byte) in bytes[..20].iter().enumerate() {
             one.write_all(&[*byte]).expect("the socket has room");
-            let came = line.receive().expect("nothing is wrong");
+            let came = line.receive().expect("the line is intact");
             assert_eq!(came, (at + 1 == whole).then_some(Frame::Alive(1)), "{at}");
         }
         one.write_all(&bytes[20..]).expect("the socket has room");
@@ -237,7 +237,7 @@ mod tests {
         }
         assert!(!line.flush().expect("the line is open"), "there is no room");
         for _ in 0..sent {
-            while reads.receive().expect("nothing is wrong").is_none() {
+            while reads.receive().expect("the line is intact").is_none() {
                 line.flush().expect("the line is open");
             }
         }

@@ -92,7 +92,7 @@ mod tests {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
-            let error = ObservedPosition::from_bytes(&damaged).expect_err("damaged");
+            let error = ObservedPosition::from_bytes(&damaged).expect_err("the position is damaged");
             assert!(error.to_string().contains("not a position"), "{error}");
             assert!(ObservedPosition::from_bytes(&bytes[..at]).is_err());
         }

@@ -99,7 +99,7 @@ fn a_dropped_control_removes_its_socket_and_ends_its_thread() {
     let [path, other] = ["x.ctl", "other"].map(|name| place.join(name));
     let control: Control<Question> = Control::listen(&Beside::from(path.clone()), || {}).unwrap();
     std::fs::hard_link(&path, &other).unwrap();
-    drop(UnixStream::connect(&other).expect("it listens"));
+    drop(UnixStream::connect(&other).expect("the control socket listens"));
     drop(control);
     assert!(!path.exists());
     let since = Instant::now();

@@ -96,7 +96,7 @@ mod tests {
         let hindrance = Hindrance::Remembered { by: ProcessId(3), incarnation: Incarnation::FIRST };
         let name = |_| "g2.1";
         assert_eq!(told_hindrance(&hindrance, name), "g2.1 remembers incarnation 1-00000000 of it");
-        let remedy = hindrance_remedy(&hindrance, "g1", name).expect("there is one");
+        let remedy = hindrance_remedy(&hindrance, "g1", name).expect("the hindrance has a remedy");
         assert!(remedy.starts_with("stop g2.1 and start it anew") && remedy.contains("group reset --group g1"));
         assert_eq!(hindrance_remedy(&Hindrance::Missing(ProcessId(1)), "g1", name), None);
     }

@@ -47,7 +47,7 @@ impl Both {
 fn ten_thousand_messages_allocate_nothing() {
     let directory = TempDir::new();
     let ends = [Channel::listen("here"), Channel::connect("here")];
-    let [from, to] = ends.map(|end| end.directory(&directory).start().expect("it starts"));
+    let [from, to] = ends.map(|end| end.directory(&directory).start().expect("the end of the channel starts"));
     let mut both = Both { from, to, message: Vec::new() };
     // Warm-up: buffers grow, and the connection is established.
     both.send_and_receive(2000, 6000);

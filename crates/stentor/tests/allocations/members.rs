@@ -31,8 +31,9 @@ struct Cluster {
 impl Cluster {
     fn start(directory: &Path) -> Self {
         let plan = cluster("allocations", 2, "", "clients = 1\nbody_ring_kib = 64");
-        let members = (0..4).map(|me| plan.member(ProcessId(me), directory.to_owned()).expect("starts")).collect();
-        let client = plan.client(ClientId(0), directory.to_owned()).expect("starts");
+        let members =
+            (0..4).map(|me| plan.member(ProcessId(me), directory.to_owned()).expect("the member starts")).collect();
+        let client = plan.client(ClientId(0), directory.to_owned()).expect("the client starts");
         let housekeeper = Housekeeper::default();
         let mut cluster = Cluster { members, client, housekeeper, delivered: 0, payload: vec![7; 512], submitted: 0 };
         while !(cluster.client.is_connected(&BOTH) && cluster.members.iter().all(Member::is_connected)) {

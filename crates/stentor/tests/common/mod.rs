@@ -18,5 +18,6 @@ pub(crate) fn cluster(name: &str, groups: usize, election: &str, limits: &str) -
         "cluster = \"{name}\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\n{election}\n\
          [limits]\nmessage_bytes = 4096\nwindow = 64\n{limits}\n{groups}"
     );
-    ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
+    ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("the configuration is valid"))
+        .expect("the configuration is possible")
 }

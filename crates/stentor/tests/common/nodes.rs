@@ -124,9 +124,9 @@ pub(crate) fn send(
     numbers: impl Iterator<Item = u64>,
     gives_up: Duration,
 ) -> u64 {
-    let config = ClusterConfig::parse(Path::new("same.toml"), &text(cluster)).expect("valid");
-    let plan = ClusterRuntime::new(config).expect("possible");
-    let mut client = plan.client(ClientId(group), directory.to_owned()).expect("starts");
+    let config = ClusterConfig::parse(Path::new("same.toml"), &text(cluster)).expect("the configuration is valid");
+    let plan = ClusterRuntime::new(config).expect("the configuration is possible");
+    let mut client = plan.client(ClientId(group), directory.to_owned()).expect("the client starts");
     let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::ADAPTIVE), Housekeeper::default());
     let (since, to) = (Instant::now(), [GroupId(group)]);
     let mut numbers = numbers.peekable();
@@ -137,7 +137,7 @@ pub(crate) fn send(
         {
             numbers.next();
         }
-        client_round(&mut client, &mut backoff, &mut housekeeper, false).expect("waits");
+        client_round(&mut client, &mut backoff, &mut housekeeper, false).expect("the client waits without an error");
     }
     client.submitted() - client.outstanding() as u64
 }

@@ -39,26 +39,26 @@ impl Bed {
 
     fn spawn(&self, at: usize) -> NodeHandle<Sum> {
         let mut names = self.cluster.groups().flat_map(|group| self.cluster.members(group));
-        let name = names.nth(at).expect("there are three for each group");
+        let name = names.nth(at).expect("each group has three members");
         let machine = Sum { manner: Arc::clone(&self.manners[at]), ..Sum::default() };
         let (commands, bytes) = self.queue;
         let node = self.cluster.node(name, machine).apply_on(self.on).apply_queue(commands, bytes);
-        node.spawn().expect("starts")
+        node.spawn().expect("the node starts")
     }
 
     fn node(&self, at: usize) -> &NodeHandle<Sum> {
-        self.nodes[at].as_ref().expect("it runs")
+        self.nodes[at].as_ref().expect("the node runs")
     }
 
     fn status(&self, at: usize) -> Status {
-        self.node(at).status().expect("it runs")
+        self.node(at).status().expect("the node runs")
     }
 
     /// Waits until all members of a group have joined, and returns the leader.
     fn leader(&self, group: usize) -> usize {
         let members = 3 * group..3 * group + 3;
         until("a leader", || {
-            let stands = |at: &usize| self.nodes[*at].as_ref().map(|node| node.status().expect("it runs"));
+            let stands = |at: &usize| self.nodes[*at].as_ref().map(|node| node.status().expect("the node runs"));
             let all = members.clone().filter_map(|at| stands(&at)).all(|status| !status.joining);
             members.clone().find(|at| all && stands(at).is_some_and(|status| status.leads))
         })
@@ -69,7 +69,7 @@ impl Bed {
     }
 
     fn state(&self, at: usize) -> (u64, u64, u64) {
-        self.node(at).inspect(|machine| (machine.sum, machine.count, machine.order)).expect("it runs")
+        self.node(at).inspect(|machine| (machine.sum, machine.count, machine.order)).expect("the node runs")
     }
 
     fn agree(&self, members: &[usize], count: u64) {
@@ -111,7 +111,7 @@ fn a_slow_command_changes_no_leader_and_stops_no_heartbeat() {
         thread::sleep(Duration::from_millis(20));
     }
     assert!((0..3).any(|at| bed.status(at).queued > 0), "it was delivered");
-    assert_eq!(sent.join().expect("it sends"), 10);
+    assert_eq!(sent.join().expect("the sending thread does not panic"), 10);
     bed.agree(&[0, 1, 2], 10);
 }
 
@@ -123,11 +123,12 @@ fn slow_machines_slow_clients_and_lose_nothing() {
     let sent = bed.send(0, 1..=1000, LONG);
     let queued = until("it is under way", || (0..3).map(|at| bed.status(at).queued).max().filter(|queued| *queued > 2));
     assert!(queued <= 4, "{queued} wait");
-    assert_eq!(sent.join().expect("it sends"), 1000);
+    assert_eq!(sent.join().expect("the sending thread does not panic"), 1000);
     assert!(since.elapsed() > Duration::from_millis(200), "clients wait for slow machines");
     bed.agree(&[0, 1, 2], 1000);
     let state = bed.state(0);
-    let stopped = bed.nodes[1].take().expect("it runs").stop().expect("it applies what it was delivered");
+    let stopped =
+        bed.nodes[1].take().expect("the node runs").stop().expect("the node applies all that was delivered to it");
     assert_eq!((stopped.sum, stopped.count, stopped.order), state);
 }
 
@@ -141,7 +142,7 @@ fn inspect_waits_for_one_command_and_not_for_the_queue() {
     let seen = bed.state(0);
     assert!(seen.1 < 150 && since.elapsed() < Duration::from_secs(1), "{seen:?} after {:?}", since.elapsed());
     bed.manners[0].each_us.store(0, Ordering::Relaxed);
-    assert_eq!(sent.join().expect("it sends"), 200);
+    assert_eq!(sent.join().expect("the sending thread does not panic"), 200);
     bed.agree(&[0, 1, 2], 200);
 }
 
@@ -155,7 +156,7 @@ fn a_lone_panic_is_reported_and_the_machine_is_restored() {
         let poisoned = until("it is poisoned", || bed.status(leader).poisoned);
         assert_eq!(poisoned.index, 101);
         bed.manners[leader].panics.store(false, Ordering::Relaxed);
-        assert_eq!(sent.join().expect("it sends"), 201);
+        assert_eq!(sent.join().expect("the sending thread does not panic"), 201);
         until("it has recovered", || bed.status(leader).poisoned.is_none().then_some(()));
         until("it has joined", || (!bed.status(leader).joining).then_some(()));
         bed.agree(&[0, 1, 2], 201);
@@ -168,19 +169,24 @@ fn a_poisoned_leader_hands_over_and_votes_but_cannot_be_inspected() {
     let mut bed = own("votes");
     let leader = bed.leader(0);
     let (second, third) = ((leader + 1) % 3, (leader + 2) % 3);
-    drop(bed.nodes[third].take().expect("it runs").stop());
+    drop(bed.nodes[third].take().expect("the node runs").stop());
     bed.manners[leader].panics.store(true, Ordering::Relaxed);
-    bed.send(0, (1..=5).chain([PANIC]), Duration::from_secs(3)).join().expect("it sends");
+    bed.send(0, (1..=5).chain([PANIC]), Duration::from_secs(3)).join().expect("the sending thread does not panic");
     until("it is poisoned", || bed.status(leader).poisoned);
     until("the other one leads", || bed.status(second).leads.then_some(()));
     assert_eq!(bed.counts(second), 6, "the poisoned one has voted");
     let named = until("it is named", || bed.status(second).others.iter().find_map(|other| other.poisoned));
     assert_eq!((named, bed.counts(leader)), (6, 5));
-    let error = bed.node(leader).inspect(|machine| machine.sum).expect_err("it is poisoned");
+    let error = bed.node(leader).inspect(|machine| machine.sum).expect_err("the machine is poisoned");
     assert!(error.to_string().contains("has panicked at command 6; correct"), "{error}");
     thread::sleep(Duration::from_millis(300));
     assert!(bed.status(leader).poisoned.is_some(), "its vote is needed");
-    let error = bed.nodes[leader].take().expect("it runs").stop().err().expect("it has no value");
+    let error = bed.nodes[leader]
+        .take()
+        .expect("the node runs")
+        .stop()
+        .err()
+        .expect("the machine of a poisoned node is not returned");
     assert!(error.to_string().contains("has panicked at command 6"), "{error}");
 }
 
@@ -192,9 +198,9 @@ fn a_group_whose_machines_all_panic_halts_and_others_continue() {
     for at in 0..3 {
         until("it is halted", || (bed.status(at).halted == Some(6)).then_some(()));
     }
-    assert_eq!(bed.send(1, 1..=500, LONG).join().expect("it sends"), 500);
+    assert_eq!(bed.send(1, 1..=500, LONG).join().expect("the sending thread does not panic"), 500);
     bed.agree(&[3, 4, 5], 500);
-    assert!(sent.join().expect("it sends") <= 11);
+    assert!(sent.join().expect("the sending thread does not panic") <= 11);
     for at in 0..3 {
         let status = bed.status(at);
         assert_eq!((status.halted, status.poisoned.map(|at| at.index), status.commands), (Some(6), Some(6), 5));
@@ -208,14 +214,14 @@ fn calls_to_a_halted_group_fail_and_other_calls_are_applied() {
     let bed = Bed::new("halted", &["g", "h"], (1024, 4 << 20), ApplyThread::Own);
     bed.manners.iter().for_each(|manner| manner.has_sessions.store(true, Ordering::Relaxed));
     bed.manners[..3].iter().for_each(|manner| manner.panics.store(true, Ordering::Relaxed));
-    let [g, h] = ["g", "h"].map(|name| bed.cluster.group(name).expect("it is there"));
-    let client = bed.cluster.client().connect().expect("it connects");
+    let [g, h] = ["g", "h"].map(|name| bed.cluster.group(name).expect("the group is in the configuration"));
+    let client = bed.cluster.client().connect().expect("the client connects");
     let call = |to: &[Group], number: u64| client.call(to, &number.to_le_bytes());
     let before: Vec<_> = (0..20).map(|number| call(&[g], number)).collect();
     let poison = call(&[g], PANIC);
     let after: Vec<_> = (0..20).map(|number| call(&[g], number)).collect();
     let ticket = until("a ticket", || poison.ticket());
-    before.into_iter().for_each(|call| drop(call.wait().expect("it was before")));
+    before.into_iter().for_each(|call| drop(call.wait().expect("the command precedes the panic")));
     let halted = Why::Halted(g);
     assert!(matches!(poison.wait(), Err(CallError::Unknown(_, why)) if why == halted));
     for call in after {
@@ -228,7 +234,7 @@ fn calls_to_a_halted_group_fail_and_other_calls_are_applied() {
     }
     let since = Instant::now();
     for to in [&[g][..], &[g, h]] {
-        let error = call(to, 1).wait().expect_err("it is halted");
+        let error = call(to, 1).wait().expect_err("the group is halted");
         assert!(matches!(error, CallError::NotApplied(Refused::Halted(group)) if group == g), "{error}");
     }
     let error = client.resolve(&ticket).wait().expect_err("no member can answer now");
@@ -238,9 +244,9 @@ fn calls_to_a_halted_group_fail_and_other_calls_are_applied() {
     }
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     // A client that connects later gets the same error.
-    let later = bed.cluster.client().groups(h).connect().expect("it connects");
-    later.call(h, &1_u64.to_le_bytes()).wait().expect("it goes on");
-    let error = later.call(g, &1_u64.to_le_bytes()).wait().expect_err("it is halted");
+    let later = bed.cluster.client().groups(h).connect().expect("the client connects");
+    later.call(h, &1_u64.to_le_bytes()).wait().expect("the other group continues");
+    let error = later.call(g, &1_u64.to_le_bytes()).wait().expect_err("the group is halted");
     assert!(matches!(error, CallError::NotApplied(Refused::Halted(group)) if group == g), "{error}");
 }
 
@@ -260,12 +266,12 @@ fn a_member_restarted_under_load_reaches_the_same_state() {
         for _ in 0..3 {
             let before = bed.counts(1);
             until("it goes on", || (bed.counts(1) > before + 50).then_some(()));
-            bed.nodes[2].take().expect("it runs").stop().expect("it has a value");
+            bed.nodes[2].take().expect("the node runs").stop().expect("the machine is returned");
             bed.nodes[2] = Some(bed.spawn(2));
             until("it is back", || (!bed.status(2).joining).then_some(()));
         }
         ends.store(true, Ordering::Relaxed);
-        bed.agree(&[0, 1, 2], sent.join().expect("it sends"));
+        bed.agree(&[0, 1, 2], sent.join().expect("the sending thread does not panic"));
     }
 }
 
@@ -274,8 +280,8 @@ fn a_node_stops_in_every_state() {
     let directory = TempDir::new();
     let cluster = cluster("stops", &directory, &["g"]);
     // A lone member joins forever.
-    let node = cluster.node("ga", Sum::default()).spawn().expect("starts");
-    assert_eq!(node.stop().expect("it has a value").count, 0);
+    let node = cluster.node("ga", Sum::default()).spawn().expect("the node starts");
+    assert_eq!(node.stop().expect("the machine is returned").count, 0);
     let mut bed = own("stopst");
     bed.manners[1].each_us.store(2000, Ordering::Relaxed);
     let sent = bed.send(0, 1..=300, LONG);
@@ -283,10 +289,11 @@ fn a_node_stops_in_every_state() {
         let status = bed.status(1);
         (status.queued > 20).then_some(status.commands + status.queued)
     });
-    let stopped = bed.nodes[1].take().expect("it runs").stop().expect("it applies what it was delivered");
+    let stopped =
+        bed.nodes[1].take().expect("the node runs").stop().expect("the node applies all that was delivered to it");
     assert!(stopped.count >= delivered, "{} of {delivered}", stopped.count);
-    assert_eq!(sent.join().expect("it sends"), 300);
+    assert_eq!(sent.join().expect("the sending thread does not panic"), 300);
     bed.agree(&[0, 2], 300);
-    let node = bed.cluster.node("gb", Sum::default()).start().expect("starts");
-    assert_eq!(node.into_machine().expect("it has applied nothing").count, 0);
+    let node = bed.cluster.node("gb", Sum::default()).start().expect("the node starts");
+    assert_eq!(node.into_machine().expect("a node that has applied nothing returns its machine").count, 0);
 }

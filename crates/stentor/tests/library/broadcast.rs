@@ -59,7 +59,7 @@ struct All {
 
 impl All {
     fn start(cluster: &Cluster, names: &[&str]) -> All {
-        let start = |name: &&str| cluster.broadcast(name).wait(WaitMode::BLOCK).start().expect("it starts");
+        let start = |name: &&str| cluster.broadcast(name).wait(WaitMode::BLOCK).start().expect("the process starts");
         All { processes: names.iter().map(start).collect(), logs: vec![Vec::new(); names.len()] }
     }
 
@@ -67,7 +67,7 @@ impl All {
         let since = Instant::now();
         while !is_so(self) {
             for (process, log) in self.processes.iter_mut().zip(&mut self.logs) {
-                let _ = process.turn(|heard| note(log, heard)).expect("it goes on");
+                let _ = process.turn(|heard| note(log, heard)).expect("the process still runs");
             }
             assert!(since.elapsed() < PATIENCE, "never: {what}");
         }
@@ -199,7 +199,7 @@ fn invalid_settings_are_refused_with_a_remedy() {
     let good = directory.join("good.key");
     std::fs::write(&good, format!("{}\n", "02".repeat(32))).unwrap();
     let cluster = cluster(&directory, &keyed);
-    let kept = cluster.broadcast("b").secret_file(&good).start().expect("it starts");
+    let kept = cluster.broadcast("b").secret_file(&good).start().expect("the process starts");
     let twice = cluster.broadcast("b").secret(secret(1)).start().unwrap_err();
     assert_eq!(twice.kind(), BroadcastErrorKind::NotStarted, "{twice}");
     assert!(!format!("{:?}", cluster.broadcast("b").secret([0xab; 32])).contains("171"));
@@ -252,7 +252,7 @@ fn liar_is_proven_and_no_two_processes_differ() {
     let directory = TempDir::new();
     let cluster = cluster(&directory, &signed());
     let plan = ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text(&signed())).unwrap()).unwrap();
-    let neb = plan.config().neb().expect("there is one");
+    let neb = plan.config().neb().expect("the configuration has a broadcast");
     let bind = BindConfig { sockets: directory.join("sockets"), ..BindConfig::default() };
     let fabric = ShmFabric::start_in(&plan, Role::Broadcast(neb), ProcessId(3), &bind).unwrap();
     let authority = neb.authority(plan.config().salt(), ProcessId(3), &secret(3)).unwrap();

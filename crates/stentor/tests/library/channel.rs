@@ -21,7 +21,7 @@ fn ends(directory: &TempDir) -> [ChannelBuilder; 2] {
 
 /// Opens both ends in this thread.
 fn pair(directory: &TempDir) -> [Channel; 2] {
-    let mut both = ends(directory).map(|end| end.start().expect("it starts"));
+    let mut both = ends(directory).map(|end| end.start().expect("the end of the channel starts"));
     let since = Instant::now();
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -51,7 +51,7 @@ fn run<T>(other: &mut Channel, future: impl Future<Output = T>) -> T {
         if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return value;
         }
-        let _ = other.turn().expect("it turns");
+        let _ = other.turn().expect("the other end turns");
         assert!(since.elapsed() < PATIENCE, "it hangs");
     }
 }
@@ -254,7 +254,8 @@ fn waits_respect_their_timeouts() {
 #[test]
 fn too_long_messages_are_refused_and_the_channel_works_on() {
     let directory = TempDir::new();
-    let [mut from, mut to] = ends(&directory).map(|end| end.message_bytes(1000).start().expect("it starts"));
+    let [mut from, mut to] =
+        ends(&directory).map(|end| end.message_bytes(1000).start().expect("the end of the channel starts"));
     let error = from.try_send(&[0; 1001]).unwrap_err();
     assert_eq!(error.kind(), ChannelErrorKind::TooLong);
     assert!(

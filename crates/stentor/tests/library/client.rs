@@ -38,20 +38,20 @@ impl Running {
     }
 
     fn start(&mut self, name: &'static str) {
-        let node = self.cluster.node(name, Log::default()).spawn().expect("it starts");
+        let node = self.cluster.node(name, Log::default()).spawn().expect("the node starts");
         self.nodes.insert(name, node);
     }
 
     fn stop(&mut self, name: &str) {
-        self.nodes.remove(name).expect("it runs").stop().expect("it ran until now");
+        self.nodes.remove(name).expect("the node runs").stop().expect("the node ran until it was stopped");
     }
 
     fn group(&self, name: &str) -> Group {
-        self.cluster.group(name).expect("it is in the configuration")
+        self.cluster.group(name).expect("the group is in the configuration")
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().connect().expect("it connects")
+        self.cluster.client().connect().expect("the client connects")
     }
 
     fn leader(&self, group: usize) -> &'static str {
@@ -106,7 +106,7 @@ fn each_command_is_applied_once_in_order_and_answered() {
     let (client, group) = (running.connect(), running.group("g1"));
     let mut last = None;
     for number in 1..=200_u64 {
-        let answer = client.call(group, &number.to_le_bytes()).wait().expect("it is applied");
+        let answer = client.call(group, &number.to_le_bytes()).wait().expect("the command is applied");
         assert_eq!(numbers(answer.bytes()), (1, number));
         assert_eq!(answer.of_group(group), Some(answer.bytes()));
         assert!(last < Some(answer.position()), "{last:?}");
@@ -114,12 +114,12 @@ fn each_command_is_applied_once_in_order_and_answered() {
     }
     let calls: Vec<_> = (201..=3000_u64).map(|number| client.call(group, &number.to_le_bytes())).collect();
     for (number, call) in (201..).zip(calls) {
-        let answer = block_on(call).expect("it is applied");
+        let answer = block_on(call).expect("the command is applied");
         assert_eq!(numbers(answer.bytes()), (1, number));
     }
-    client.close().expect("it ends in order");
+    client.close().expect("the client ends in order");
     for node in running.nodes.values() {
-        until("all have applied", || (node.inspect(|log| log.0.len()).expect("it runs") == 3000).then_some(()));
+        until("all have applied", || (node.inspect(|log| log.0.len()).expect("the node runs") == 3000).then_some(()));
     }
 }
 
@@ -133,13 +133,13 @@ fn many_threads_share_a_client() {
             scope.spawn(move || {
                 for number in 0..200_u64 {
                     let command = [thread.to_le_bytes(), number.to_le_bytes()].concat();
-                    let answer = client.call(group, &command).wait().expect("it is applied");
+                    let answer = client.call(group, &command).wait().expect("the command is applied");
                     assert_eq!(numbers(answer.bytes()).0, 1);
                 }
             });
         }
     });
-    let answer = client.call(group, b"last").wait().expect("it is applied");
+    let answer = client.call(group, b"last").wait().expect("the command is applied");
     assert_eq!(numbers(answer.bytes()), (1, 1601));
 }
 
@@ -150,13 +150,13 @@ fn a_session_opens_in_a_group_that_does_not_know_the_time_yet() {
     let cluster = Cluster::builder("client-clock").group("g1", [("a", "127.0.0.1:7001")]);
     let cluster =
         cluster.group("g2", [("x", "127.0.0.1:7002")]).directory(&directory).build().expect("a valid cluster");
-    let node = cluster.node("a", Log::default()).spawn().expect("it starts");
-    let group = cluster.group("g1").expect("it is in the configuration");
+    let node = cluster.node("a", Log::default()).spawn().expect("the node starts");
+    let group = cluster.group("g1").expect("the group is in the configuration");
     let client = cluster.client().groups(group).connect().expect("the group learns the time");
-    let answer = client.call(group, b"1").wait().expect("it is applied");
+    let answer = client.call(group, b"1").wait().expect("the command is applied");
     assert!(answer.position().time > 1 << 60, "{:?}", answer.position());
     client.close().expect("its session ends");
-    node.stop().expect("it ran until now");
+    node.stop().expect("the node ran until it was stopped");
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn a_command_to_two_groups_has_a_reply_of_each() {
     let (g1, g2) = (running.group("g1"), running.group("g2"));
     let client = running.connect();
     for number in 1..=50_u64 {
-        let both = client.call([g2, g1], &number.to_le_bytes()).wait().expect("it is applied");
+        let both = client.call([g2, g1], &number.to_le_bytes()).wait().expect("the command is applied");
         assert_eq!(both.replies().map(|(group, _)| group).collect::<Vec<_>>(), [g1, g2]);
         assert_eq!(numbers(both.of_group(g1).expect("the command went to this group")), (1, 2 * number - 1));
         assert_eq!(numbers(both.of_group(g2).expect("the command went to this group")), (1, number));
-        let one = client.call(g1, &[number as u8]).wait().expect("it is applied");
+        let one = client.call(g1, &[number as u8]).wait().expect("the command is applied");
         assert_eq!(numbers(one.bytes()), (1, 2 * number));
         assert!(one.position() > both.position() && one.of_group(g2).is_none());
     }
@@ -179,7 +179,7 @@ fn a_command_to_two_groups_has_a_reply_of_each() {
 fn no_command_is_lost_or_doubled_when_leaders_restart() {
     let mut running = Running::new("client-failover", 2);
     let groups = [running.group("g1"), running.group("g2")];
-    let client = running.cluster.client().patience(Duration::from_secs(60)).connect().expect("it connects");
+    let client = running.cluster.client().patience(Duration::from_secs(60)).connect().expect("the client connects");
     thread::scope(|scope| {
         let load = scope.spawn(|| {
             let (mut number, since) = (0_u64, Instant::now());
@@ -194,7 +194,7 @@ fn no_command_is_lost_or_doubled_when_leaders_restart() {
                     })
                     .collect();
                 for call in calls {
-                    let answer = call.wait().expect("somebody leads again before its time is over");
+                    let answer = call.wait().expect("a member leads again before the time of the call is over");
                     assert!(answer.replies().all(|(_, reply)| numbers(reply).0 == 1), "applied twice");
                 }
             }
@@ -214,7 +214,7 @@ fn no_command_is_lost_or_doubled_when_leaders_restart() {
                     let expected = (1..=sent).filter(|n| n % 3 == 0 || n % 3 == at as u64 + 1).count();
                     let node = &running.nodes[name];
                     until("all have applied", || {
-                        let log = node.inspect(|log| log.clone()).expect("it runs");
+                        let log = node.inspect(|log| log.clone()).expect("the node runs");
                         (log.0.len() >= expected).then_some(log)
                     })
                 })
@@ -233,7 +233,7 @@ fn an_unreachable_cluster_is_an_error_with_a_remedy() {
     let directory = TempDir::new();
     let cluster = cluster("client-alone", 1, &directory);
     let since = Instant::now();
-    let error = cluster.client().patience(Duration::from_millis(500)).connect().expect_err("nobody is there");
+    let error = cluster.client().patience(Duration::from_millis(500)).connect().expect_err("no member runs");
     assert!(since.elapsed() < Duration::from_secs(5));
     let text = error.to_string();
     assert!(text.contains("a, b, c") && text.contains("start a majority"), "{text}");
@@ -243,11 +243,11 @@ fn an_unreachable_cluster_is_an_error_with_a_remedy() {
 fn prepared_commands_hold_slots_until_they_are_abandoned() {
     let running = Running::new("client-places", 1);
     let group = running.group("g1");
-    let mut client = running.cluster.client().connect_local().expect("it connects");
+    let mut client = running.cluster.client().connect_local().expect("the client connects");
     let window = Limits::DEFAULT.window;
     let prepared: Vec<_> = (0..window).map(|_| client.prepare(group, b"x").expect("there is room")).collect();
     assert_eq!(client.submit(group, b"x"), Err(Refused::Busy(group)));
-    client.send(prepared[0], group, b"once").expect("it is sent");
+    client.send(prepared[0], group, b"once").expect("the command is sent");
     prepared.iter().for_each(|request| client.give_up(*request));
     let mut applied = Vec::new();
     until("it is applied", || {
@@ -255,7 +255,7 @@ fn prepared_commands_hold_slots_until_they_are_abandoned() {
             assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
             applied.push(request);
         });
-        let _ = turned.expect("it goes on");
+        let _ = turned.expect("the client still runs");
         (!applied.is_empty()).then_some(())
     });
     assert_eq!(applied, [prepared[0]], "what was sent is not given up");
@@ -273,7 +273,7 @@ fn sizes_without_room_for_a_session_are_reported_at_once() {
         let members = GROUPS[0].1.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
         let builder = Cluster::builder("client-sizes").limits(limits).directory(&directory).group("g1", members);
         let cluster = builder.build().expect("a valid cluster");
-        let error = cluster.client().patience(Duration::ZERO).connect().expect_err("nobody is there").to_string();
+        let error = cluster.client().patience(Duration::ZERO).connect().expect_err("no member runs").to_string();
         assert!(error.contains(key.unwrap_or("not reached in time")), "{error}");
     }
 }
@@ -282,8 +282,8 @@ fn sizes_without_room_for_a_session_are_reported_at_once() {
 fn calls_end_in_time_without_a_majority() {
     let mut running = Running::new("client-minority", 1);
     let group = running.group("g1");
-    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("it connects");
-    client.call(group, b"first").wait().expect("it is applied");
+    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("the client connects");
+    client.call(group, b"first").wait().expect("the command is applied");
     let leader = running.leader(0);
     let others: Vec<_> = GROUPS[0].1.into_iter().filter(|name| *name != leader).collect();
     others.iter().for_each(|name| running.stop(name));
@@ -320,7 +320,7 @@ fn calls_end_in_time_without_a_majority() {
 fn a_dropped_call_continues_and_frees_its_slot() {
     let running = Running::new("client-drops", 1);
     let group = running.group("g1");
-    let client = running.cluster.client().calls(64).connect().expect("it connects");
+    let client = running.cluster.client().calls(64).connect().expect("the client connects");
     for round in 0..40_u64 {
         for number in 0..16_u64 {
             let mut call = client.call(group, &[round.to_le_bytes(), number.to_le_bytes()].concat());
@@ -331,23 +331,23 @@ fn a_dropped_call_continues_and_frees_its_slot() {
                     let waker = Waker::noop();
                     let _ = std::pin::Pin::new(&mut call).poll(&mut TaskContext::from_waker(waker));
                 }
-                _ => drop(call.wait().expect("it is applied")),
+                _ => drop(call.wait().expect("the command is applied")),
             }
         }
         until("room", || (client.room() == 64).then_some(()));
     }
-    let length = numbers(client.call(group, b"last").wait().expect("it is applied").bytes()).1;
+    let length = numbers(client.call(group, b"last").wait().expect("the command is applied").bytes()).1;
     assert!((1 + 40 * 12..=1 + 40 * 16).contains(&length), "{length}");
     let call = client.call(group, b"slow and left alone");
     drop(client);
-    assert_eq!(numbers(call.wait().expect("it goes on without the client").bytes()).0, 1);
+    assert_eq!(numbers(call.wait().expect("the command is applied without the client").bytes()).0, 1);
 }
 
 #[test]
 fn excess_calls_are_refused() {
     let running = Running::new("client-busy", 1);
     let group = running.group("g1");
-    let client = running.cluster.client().calls(8).connect().expect("it connects");
+    let client = running.cluster.client().calls(8).connect().expect("the client connects");
     let calls: Vec<_> = (0..9).map(|_| client.call(group, b"slow")).collect();
     let outcomes: Vec<_> = calls.into_iter().map(|call| call.wait()).collect();
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 8);
@@ -365,7 +365,7 @@ fn invalid_calls_are_refused_with_their_reason() {
     };
     assert_eq!(refused(client.call(&[][..], b"x")), Refused::NoGroups);
     let other = cluster("client-other", 2, Path::new("/nowhere"));
-    let foreign = other.group("g2").expect("it is there");
+    let foreign = other.group("g2").expect("the group is in the configuration");
     assert_eq!(refused(client.call(foreign, b"x")), Refused::NoGroups);
     let Refused::TooLong { bytes, limit } = refused(client.call(group, &vec![0; 1 << 20])) else { panic!() };
     assert_eq!(bytes, 1 << 20);
@@ -380,12 +380,12 @@ fn a_later_process_resumes_the_session_and_resolves_a_ticket() {
     let running = Running::new("client-takeup", 1);
     let group = running.group("g1");
     let first = running.connect();
-    first.call(group, b"one").wait().expect("it is applied");
+    first.call(group, b"one").wait().expect("the command is applied");
     let call = first.call(group, b"slow two");
     let ticket = until("it is sent", || call.ticket());
     let ticket = Ticket::from_bytes(&ticket.to_bytes()).expect("its own bytes");
     let session = Session::from_bytes(&first.session().to_bytes()).expect("its own bytes");
-    let second = running.cluster.client().session(session).connect().expect("it takes the session up");
+    let second = running.cluster.client().session(session).connect().expect("the client resumes the session");
     match second.resolve(&ticket).wait() {
         Ok(answer) => assert_eq!(numbers(answer.bytes()), (1, 2)),
         Err(CallError::NotApplied(Refused::Closed)) => {}
@@ -394,8 +394,8 @@ fn a_later_process_resumes_the_session_and_resolves_a_ticket() {
     drop(call);
     let error = first.call(group, b"three").wait().expect_err("the session is another's");
     assert!(matches!(error, CallError::NotApplied(Refused::Superseded | Refused::ClientEnded)), "{error}");
-    second.call(group, b"four").wait().expect("it is applied");
-    let log = running.nodes["a"].inspect(|log| log.0.clone()).expect("it runs");
+    second.call(group, b"four").wait().expect("the command is applied");
+    let log = running.nodes["a"].inspect(|log| log.0.clone()).expect("the node runs");
     assert!(!log.contains(&b"three".to_vec()));
 }
 
@@ -430,12 +430,13 @@ fn an_old_session_key_resumes_the_session() {
     let first = running.connect();
     let written = first.session();
     let [second, third] = [0, 1].map(|_| {
-        let client = running.cluster.client().session(written.clone()).connect().expect("it takes the session up");
-        client.call(group, b"next").wait().expect("it is applied");
+        let client =
+            running.cluster.client().session(written.clone()).connect().expect("the client resumes the session");
+        client.call(group, b"next").wait().expect("the command is applied");
         client
     });
-    let fourth = running.cluster.client().session(written).connect().expect("it takes the session up");
-    fourth.call(group, b"last").wait().expect("it is applied");
+    let fourth = running.cluster.client().session(written).connect().expect("the client resumes the session");
+    fourth.call(group, b"last").wait().expect("the command is applied");
     drop((first, second, third));
 }
 
@@ -446,9 +447,9 @@ fn a_failed_resolve_does_not_claim_an_outcome() {
     let mut running = Running::new("client-questions", 1);
     let group = running.group("g1");
     let first = running.connect();
-    let prepared = first.prepare(group, b"once").wait().expect("it gets its number");
+    let prepared = first.prepare(group, b"once").wait().expect("the command gets its number");
     let ticket = prepared.ticket();
-    prepared.send().wait().expect("it is applied");
+    prepared.send().wait().expect("the command is applied");
     let not_asked = |client: &Client| match client.resolve(&ticket).wait() {
         Err(CallError::Unknown(about, Why::NotAsked(why))) if about == ticket => why,
         other => panic!("{other:?}"),
@@ -456,8 +457,8 @@ fn a_failed_resolve_does_not_claim_an_outcome() {
     let other = running.connect();
     assert_eq!(not_asked(&other), Refused::OtherSession);
     let busy = running.cluster.client().session(first.session()).calls(1).patience(Duration::from_secs(4));
-    let busy = busy.connect().expect("it takes the session up");
-    let held = busy.prepare(group, b"held").wait().expect("it gets its number");
+    let busy = busy.connect().expect("the client resumes the session");
+    let held = busy.prepare(group, b"held").wait().expect("the command gets its number");
     assert_eq!(not_asked(&busy), Refused::Busy(group));
     drop(held);
     until("room", || (busy.room() == 1).then_some(()));

@@ -34,22 +34,22 @@ impl Running {
             .limits(Limits { window: WINDOW as u32, ..Limits::default() });
         let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
         let cluster = builder.build().expect("a valid cluster");
-        let start = |name| (name, cluster.node(name, Log::default()).spawn().expect("it starts"));
+        let start = |name| (name, cluster.node(name, Log::default()).spawn().expect("the node starts"));
         let nodes = ["a", "x"].into_iter().map(start).collect();
         Running { cluster, nodes, _directory: directory }
     }
 
     fn group(&self, name: &str) -> Group {
-        self.cluster.group(name).expect("it is in the configuration")
+        self.cluster.group(name).expect("the group is in the configuration")
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().connect().expect("it connects")
+        self.cluster.client().connect().expect("the client connects")
     }
 
     /// Stops the only member of a group, and waits until its clients have noticed.
     fn stop(&mut self, name: &str) {
-        self.nodes.remove(name).expect("it runs").stop().expect("it ran until now");
+        self.nodes.remove(name).expect("the node runs").stop().expect("the node ran until it was stopped");
         std::thread::sleep(Duration::from_millis(500));
     }
 }
@@ -60,10 +60,10 @@ fn resolving_an_old_command_does_not_affect_new_ones() {
     let (client, group) = (running.connect(), running.group("g1"));
     let first = client.call(group, b"first");
     let ticket = until("a ticket", || first.ticket());
-    first.wait().expect("it is applied");
+    first.wait().expect("the command is applied");
     for number in 0..3 * WINDOW as u64 {
         let question = client.resolve(&ticket);
-        let answer = client.call(group, &number.to_le_bytes()).wait().expect("it is applied");
+        let answer = client.call(group, &number.to_le_bytes()).wait().expect("the command is applied");
         assert_eq!(numbers(answer.bytes()), (1, number + 2));
         let _ = question.wait();
     }
@@ -91,11 +91,11 @@ fn prepared_commands_precede_calls_that_wait_for_slots() {
         std::thread::sleep(Duration::from_millis(50));
         if sends {
             let sent: Vec<_> = prepared.into_iter().map(stentor::Prepared::send).collect();
-            sent.into_iter().for_each(|call| drop(call.wait_for(SOON).expect("it is applied")));
+            sent.into_iter().for_each(|call| drop(call.wait_for(SOON).expect("the command is applied")));
         } else {
             drop(prepared);
         }
-        waiting.into_iter().for_each(|call| drop(call.wait_for(SOON).expect("it is applied")));
+        waiting.into_iter().for_each(|call| drop(call.wait_for(SOON).expect("the command is applied")));
     }
 }
 
@@ -103,11 +103,11 @@ fn prepared_commands_precede_calls_that_wait_for_slots() {
 fn a_prepared_command_to_a_dead_group_times_out() {
     let mut running = Running::new("calls-down");
     let group = running.group("g2");
-    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("it connects");
+    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("the client connects");
     let prepared = client.prepare(group, b"prepared").wait().expect("there is room");
     running.stop("x");
     let since = Instant::now();
-    prepared.send().wait_for(2 * SOON).expect_err("nobody is there");
+    prepared.send().wait_for(2 * SOON).expect_err("the group has no running member");
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }
 
@@ -117,7 +117,7 @@ fn calls_to_a_dead_group_delay_no_others() {
     let (up, down, client) = (running.group("g1"), running.group("g2"), running.connect());
     running.stop("x");
     let blocked: Vec<_> = (0..500_u64).map(|number| client.call(down, &number.to_le_bytes())).collect();
-    client.call(up, b"free").wait_for(SOON).expect("it is applied");
+    client.call(up, b"free").wait_for(SOON).expect("the command is applied");
     drop(blocked);
 }
 
@@ -128,7 +128,7 @@ fn a_wait_that_ends_before_the_call_is_sent_says_so() {
     let (down, client) = (running.group("g2"), running.connect());
     running.stop("x");
     for wait in [Duration::ZERO, Duration::from_millis(50)] {
-        let error = client.call(down, b"late").wait_for(wait).expect_err("nobody is there");
+        let error = client.call(down, b"late").wait_for(wait).expect_err("the group has no running member");
         let expected = "not applied: the wait ended before the command was sent; call again, and wait longer";
         assert_eq!(error.to_string(), expected);
     }
@@ -140,11 +140,12 @@ fn a_call_before_the_last_handle_drops_is_applied() {
     let running = Running::new("calls-last");
     let group = running.group("g1");
     for round in 0..100_u64 {
-        let client = running.cluster.client().groups(group).wait(WaitMode::POLL).connect().expect("it connects");
-        client.call(group, b"first").wait().expect("it is applied");
+        let client =
+            running.cluster.client().groups(group).wait(WaitMode::POLL).connect().expect("the client connects");
+        client.call(group, b"first").wait().expect("the command is applied");
         let call = client.call(group, &round.to_le_bytes());
         drop(client);
-        call.wait().expect("it goes on");
+        call.wait().expect("the command is applied without the client");
     }
 }
 
@@ -156,7 +157,8 @@ fn a_command_follows_all_that_its_session_has_observed() {
     let running = Running::new("session-order");
     let (ahead, behind) = (running.group("g1"), running.group("g2"));
     let [first, second, stranger] = [(); 3].map(|()| running.connect());
-    let call = |client: &Client, group| client.call(group, b"a command").wait().expect("it is applied").position();
+    let call =
+        |client: &Client, group| client.call(group, b"a command").wait().expect("the command is applied").position();
     let far = until("clocks that are apart", || {
         let mut later = call(&first, ahead);
         later.time += LEAP.as_nanos() as u64;

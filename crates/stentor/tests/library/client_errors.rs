@@ -21,7 +21,7 @@ fn cluster(name: &str, limits: Limits, directory: &TempDir) -> Cluster {
 }
 
 fn nodes(cluster: &Cluster) -> Vec<NodeHandle<Log>> {
-    NAMES.map(|name| cluster.node(name, Log::default()).spawn().expect("it starts")).into()
+    NAMES.map(|name| cluster.node(name, Log::default()).spawn().expect("the node starts")).into()
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn client_errors_have_kinds() {
     let directory = TempDir::new();
     let cluster = cluster("error-kinds", Limits { clients: 2, sessions: 1, ..Limits::DEFAULT }, &directory);
     let kind = |client: Result<Client, stentor::ClientError>| {
-        let error = client.expect_err("it is refused");
+        let error = client.expect_err("the client is refused");
         let passes = [ClientErrorKind::Unreachable, ClientErrorKind::NoPlace, ClientErrorKind::TooManySessions]
             .contains(&error.kind());
         assert_eq!(error.is_retryable(), passes, "{error}");
@@ -37,17 +37,17 @@ fn client_errors_have_kinds() {
     };
     let brief = cluster.client().patience(Duration::from_millis(300));
     assert_eq!(kind(brief.connect()), ClientErrorKind::Unreachable);
-    assert_eq!(Session::from_bytes(b"none").expect_err("it is none").kind(), ClientErrorKind::Argument);
-    assert_eq!(Ticket::from_bytes(b"none").expect_err("it is none").kind(), ClientErrorKind::Argument);
+    assert_eq!(Session::from_bytes(b"none").expect_err("the bytes are no session").kind(), ClientErrorKind::Argument);
+    assert_eq!(Ticket::from_bytes(b"none").expect_err("the bytes are no ticket").kind(), ClientErrorKind::Argument);
 
     let _nodes = nodes(&cluster);
-    let first = cluster.client().connect().expect("it connects");
+    let first = cluster.client().connect().expect("the client connects");
     let session = first.session();
     assert_eq!(kind(cluster.client().connect()), ClientErrorKind::TooManySessions);
-    let second = cluster.client().session(session.clone()).connect().expect("it takes the session up");
+    let second = cluster.client().session(session.clone()).connect().expect("the client resumes the session");
     assert_eq!(kind(cluster.client().connect()), ClientErrorKind::NoPlace);
     drop(first);
-    second.close().expect("it ends in order");
+    second.close().expect("the client ends in order");
     let gone = until("a place", || {
         let gone = cluster.client().session(session.clone()).connect().expect_err("the session has ended");
         (gone.kind() != ClientErrorKind::NoPlace).then_some(gone)
@@ -68,26 +68,27 @@ fn sizes_without_room_for_a_session_have_their_own_kind() {
 fn node_errors_have_kinds() {
     let directory = TempDir::new();
     let cluster = cluster("error-nodes", Limits::DEFAULT, &directory);
-    let kind = |name: &str| cluster.node(name, Log::default()).start().map(drop).expect_err("it does not start").kind();
+    let kind =
+        |name: &str| cluster.node(name, Log::default()).start().map(drop).expect_err("the node does not start").kind();
     assert_eq!(kind("nobody"), StartErrorKind::Configuration);
-    let node = cluster.node("a", Log::default()).spawn().expect("it starts");
+    let node = cluster.node("a", Log::default()).spawn().expect("the node starts");
     assert_eq!(kind("a"), StartErrorKind::AlreadyRunning);
-    assert_eq!(node.hand_over("b").expect_err("it does not lead").kind(), NodeErrorKind::NotHandedOver);
+    assert_eq!(node.hand_over("b").expect_err("the node does not lead").kind(), NodeErrorKind::NotHandedOver);
     node.stopper().stop();
     until("its end", || node.has_ended().then_some(()));
-    assert_eq!(node.status().expect_err("it has ended").kind(), NodeErrorKind::Gone);
+    assert_eq!(node.status().expect_err("the node has ended").kind(), NodeErrorKind::Gone);
 }
 
 #[test]
 fn configuration_errors_have_kinds() {
     let directory = TempDir::new();
     let file = directory.join("cluster.toml");
-    let kind = || Cluster::load(&file).expect_err("it is refused").kind();
+    let kind = || Cluster::load(&file).expect_err("the configuration is refused").kind();
     assert_eq!(kind(), ConfigErrorKind::Absent);
-    std::fs::write(&file, "cluster = \"c\"\n").expect("it can be written");
+    std::fs::write(&file, "cluster = \"c\"\n").expect("the configuration can be written");
     assert_eq!(kind(), ConfigErrorKind::Invalid);
     let cluster = cluster("error-files", Limits::DEFAULT, &directory);
-    assert_eq!(cluster.group("g9").expect_err("there is none").kind(), ConfigErrorKind::UnknownGroup);
+    assert_eq!(cluster.group("g9").expect_err("the name is unknown").kind(), ConfigErrorKind::UnknownGroup);
 }
 
 /// A `main` that returns an error prints its `Debug`.
@@ -100,22 +101,22 @@ fn debug_equals_display_with_the_remedy() {
     }
     let directory = TempDir::new();
     let cluster = cluster("error-texts", Limits::DEFAULT, &directory);
-    let group = cluster.group("g1").expect("it is there");
-    let error = cluster.client().patience(Duration::ZERO).connect().expect_err("nobody is there");
+    let group = cluster.group("g1").expect("the group is in the configuration");
+    let error = cluster.client().patience(Duration::ZERO).connect().expect_err("no member runs");
     check(&error, &error.remedy());
     assert!(error.remedy().contains("leader show") && error.remedy().contains("NodeHandle::status"), "{error}");
-    let error = cluster.node("nobody", Log::default()).start().map(drop).expect_err("there is none");
+    let error = cluster.node("nobody", Log::default()).start().map(drop).expect_err("the name is unknown");
     check(&error, &error.remedy());
     assert!(error.to_string().contains("Cluster::members") && !error.to_string().contains("config check"), "{error}");
-    let node = cluster.node("a", Log::default()).spawn().expect("it starts");
-    let error = node.hand_over("b").expect_err("it does not lead");
+    let node = cluster.node("a", Log::default()).spawn().expect("the node starts");
+    let error = node.hand_over("b").expect_err("the node does not lead");
     check(&error, error.remedy());
-    let error = cluster.group("g9").expect_err("there is none");
+    let error = cluster.group("g9").expect_err("the name is unknown");
     check(&error, &error.remedy());
     let error = cluster.broadcast("a").start().map(drop).expect_err("there is no [neb]");
     check(&error, &error.remedy());
     let connecting = stentor::Channel::connect("nowhere").directory(&directory).patience(Duration::from_millis(10));
-    let error = connecting.open().map(drop).expect_err("nobody listens");
+    let error = connecting.open().map(drop).expect_err("no process listens");
     check(&error, &error.remedy());
     let unavailable = Refused::Unavailable(group);
     check(&unavailable, "NodeHandle::status");
@@ -136,12 +137,13 @@ fn a_group_without_time_is_reported() {
          [[group]]\nid = \"g2\"\nprocess = [ {{ id = \"x\", address = \"127.0.0.1:7002\" }} ]\n",
         std::process::id()
     );
-    std::fs::write(&file, text).expect("it can be written");
+    std::fs::write(&file, text).expect("the configuration can be written");
     let cluster = Cluster::load(&file).expect("a valid cluster").in_directory(directory.join("sockets"));
-    let _node = cluster.node("a", Log::default()).spawn().expect("it starts");
-    let group = cluster.group("g1").expect("it is there");
+    let _node = cluster.node("a", Log::default()).spawn().expect("the node starts");
+    let group = cluster.group("g1").expect("the group is in the configuration");
     let patience = Duration::from_secs(2);
-    let error = cluster.client().groups(group).patience(patience).connect().expect_err("it cannot learn the time");
+    let error =
+        cluster.client().groups(group).patience(patience).connect().expect_err("the client cannot learn the time");
     assert_eq!(error.kind(), ClientErrorKind::Unreachable);
     assert!(
         error.to_string().contains("the clock of group g1 is behind") && error.remedy().contains("clocks"),
@@ -154,24 +156,24 @@ fn a_leaving_client_keeps_its_session_and_tickets() {
     let directory = TempDir::new();
     let cluster = cluster("client-leaves", Limits::DEFAULT, &directory);
     let _nodes = nodes(&cluster);
-    let group = cluster.group("g1").expect("it is there");
-    let first = cluster.client().connect().expect("it connects");
+    let group = cluster.group("g1").expect("the group is in the configuration");
+    let first = cluster.client().connect().expect("the client connects");
     let clone = first.clone();
-    let prepared = first.prepare(group, b"once").wait().expect("it gets its number");
+    let prepared = first.prepare(group, b"once").wait().expect("the command gets its number");
     let ticket = prepared.ticket();
     let call = prepared.send();
-    let session = first.leave().expect("it leaves in order");
+    let session = first.leave().expect("the client leaves in order");
     assert_eq!(numbers(call.wait().expect("calls in flight are awaited").bytes()), (1, 1));
-    let refused = clone.call(group, b"late").wait().expect_err("it has left");
+    let refused = clone.call(group, b"late").wait().expect_err("the client has left");
     assert_eq!(refused, CallError::NotApplied(Refused::ClientEnded));
     // Neither another clone nor the last drop ends the session that was left.
-    clone.close().expect("it has left in order");
+    clone.close().expect("the client has left in order");
     let session = Session::from_bytes(&session.to_bytes()).expect("its own bytes");
-    let second = cluster.client().session(session).connect().expect("it takes the session up");
-    assert_eq!(numbers(second.resolve(&ticket).wait().expect("it was applied").bytes()), (1, 1));
+    let second = cluster.client().session(session).connect().expect("the client resumes the session");
+    assert_eq!(numbers(second.resolve(&ticket).wait().expect("the command was applied").bytes()), (1, 1));
 
     let clone = second.clone();
-    second.close().expect("it ends in order");
+    second.close().expect("the client ends in order");
     assert_eq!(clone.leave().expect_err("its session has ended").kind(), ClientErrorKind::SessionGone);
 }
 
@@ -180,17 +182,17 @@ fn a_leaving_local_client_keeps_its_session() {
     let directory = TempDir::new();
     let cluster = cluster("local-leaves", Limits::DEFAULT, &directory);
     let _nodes = nodes(&cluster);
-    let group = cluster.group("g1").expect("it is there");
-    let mut first = cluster.client().connect_local().expect("it connects");
-    let request = first.submit(group, b"once").expect("it is sent");
-    let ticket = first.ticket(request).expect("it is under way");
+    let group = cluster.group("g1").expect("the group is in the configuration");
+    let mut first = cluster.client().connect_local().expect("the client connects");
+    let request = first.submit(group, b"once").expect("the command is sent");
+    let ticket = first.ticket(request).expect("the command is in flight");
     let mut ended = false;
     while !ended {
-        let _ = first.turn(|_, _| ended = true).expect("it goes on");
+        let _ = first.turn(|_, _| ended = true).expect("the client still runs");
     }
     let session = first.leave();
-    let second = cluster.client().session(session).connect().expect("it takes the session up");
-    assert_eq!(numbers(second.resolve(&ticket).wait().expect("it was applied").bytes()), (1, 1));
+    let second = cluster.client().session(session).connect().expect("the client resumes the session");
+    assert_eq!(numbers(second.resolve(&ticket).wait().expect("the command was applied").bytes()), (1, 1));
 }
 
 #[test]
@@ -203,13 +205,13 @@ fn a_session_expires_after_its_ttl() {
         assert!(error.to_string().contains("from 2 s to 600 s"), "{error}");
     }
     let _nodes = nodes(&cluster);
-    let group = cluster.group("g1").expect("it is there");
-    let brief = cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("it connects");
+    let group = cluster.group("g1").expect("the group is in the configuration");
+    let brief = cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("the client connects");
     // The session is renewed while the client runs.
     std::thread::sleep(Duration::from_secs(3));
-    brief.call(group, b"x").wait().expect("it lives");
-    let session = brief.leave().expect("it leaves in order");
+    brief.call(group, b"x").wait().expect("the session is alive");
+    let session = brief.leave().expect("the client leaves in order");
     std::thread::sleep(Duration::from_millis(2500));
-    let gone = cluster.client().session(session).connect().expect_err("nobody has renewed it");
+    let gone = cluster.client().session(session).connect().expect_err("the session has expired");
     assert_eq!(gone.kind(), ClientErrorKind::SessionGone, "{gone}");
 }

@@ -34,7 +34,7 @@ impl Drop for Node {
 /// Returns the path of the example, beside this test program.
 fn program() -> PathBuf {
     let own = std::env::current_exe().expect("this program");
-    let built = own.ancestors().nth(2).expect("it lies in `deps`").join("examples/counter");
+    let built = own.ancestors().nth(2).expect("the test program lies in `deps`").join("examples/counter");
     assert!(built.exists(), "{} is needed: cargo build -p stentor --examples", built.display());
     built
 }
@@ -46,12 +46,12 @@ fn counter(directory: &Path) -> Command {
 }
 
 fn node(directory: &Path, name: &str) -> Node {
-    Node(counter(directory).arg(name).stdout(Stdio::null()).spawn().expect("it starts"))
+    Node(counter(directory).arg(name).stdout(Stdio::null()).spawn().expect("the node's program starts"))
 }
 
 /// Adds 5. Returns the new value of the counter.
 fn add(directory: &Path) -> i64 {
-    let out = counter(directory).output().expect("it runs");
+    let out = counter(directory).output().expect("the counter's program runs");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
     let sum = text.split_whitespace().next().and_then(|word| word.parse().ok());

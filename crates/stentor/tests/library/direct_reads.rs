@@ -81,23 +81,23 @@ impl Running {
         let silence = Duration::from_millis(200)..=Duration::from_millis(400);
         let builder = Cluster::builder(name).directory(&directory).election(silence).group("g1", three);
         let cluster = builder.group("g2", [("x", "127.0.1.1:7101")]).build().expect("a valid cluster");
-        let [group, other] = ["g1", "g2"].map(|name| cluster.group(name).expect("it is there"));
+        let [group, other] = ["g1", "g2"].map(|name| cluster.group(name).expect("the group is in the configuration"));
         let mut running = Running { cluster, nodes: Vec::new(), group, other, on, _directory: directory };
         running.nodes = ["m1", "m2", "m3", "x"].map(|name| running.start(name)).into();
         running
     }
 
     fn start(&self, name: &str) -> NodeHandle<Count> {
-        self.cluster.node(name, Count::default()).apply_on(self.on).spawn().expect("it starts")
+        self.cluster.node(name, Count::default()).apply_on(self.on).spawn().expect("the node starts")
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().patience(Duration::from_secs(20)).connect().expect("it connects")
+        self.cluster.client().patience(Duration::from_secs(20)).connect().expect("the client connects")
     }
 
     /// Applies a command. Returns the count and the position.
     fn add(&self, client: &Client) -> (u64, Position) {
-        let answer = client.call(self.group, b"add").wait().expect("it is applied");
+        let answer = client.call(self.group, b"add").wait().expect("the command is applied");
         (number(answer.bytes()), answer.position())
     }
 }
@@ -107,7 +107,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 fn count(client: &Client, at: Group, how: Consistency) -> u64 {
-    let answer = client.read(at, b"count", how).wait().expect("it is answered");
+    let answer = client.read(at, b"count", how).wait().expect("the read is answered");
     number(answer.bytes())
 }
 
@@ -118,16 +118,20 @@ fn leader_read_contains_all_answered_commands() {
         let (one, two) = (running.connect(), running.connect());
         for n in 1..=200 {
             let (added, place) = running.add(&one);
-            let answer = two.read(running.group, b"count", Consistency::Leader).wait().expect("it is answered");
+            let answer = two.read(running.group, b"count", Consistency::Leader).wait().expect("the read is answered");
             assert_eq!((added, number(answer.bytes())), (n, n));
             let position = answer.position();
             assert!(position.time >= place.time && position.index >= place.index, "{position:?} {place:?}");
             assert_eq!((position.applied_in, answer.replies().count()), (running.group, 1));
             assert!(answer.replies().all(|(group, _)| group == running.group));
         }
-        let applied = running.nodes[0].status().expect("it runs").applied;
+        let applied = running.nodes[0].status().expect("the node runs").applied;
         count(&two, running.group, Consistency::Leader);
-        assert_eq!(running.nodes[0].status().expect("it runs").applied, applied, "a read has no place in the order");
+        assert_eq!(
+            running.nodes[0].status().expect("the node runs").applied,
+            applied,
+            "a read has no place in the order"
+        );
     }
 }
 
@@ -142,7 +146,8 @@ fn read_after_a_position_contains_it_and_a_local_read_does_not_wait() {
             assert!(count(client, running.group, Consistency::Local) <= n);
         }
     }
-    let other = clients[0].call([running.group, running.other], b"both").wait().expect("it is applied").position();
+    let other =
+        clients[0].call([running.group, running.other], b"both").wait().expect("the command is applied").position();
     assert_eq!(other.applied_in, running.group);
     assert_eq!(count(&clients[1], running.other, Consistency::After(other)), 1, "by its time");
 }
@@ -183,9 +188,9 @@ fn refused_reads_name_the_reason() {
 fn read_waits_for_the_commands_before_it() {
     let running = Running::new("direct-slow", ApplyThread::Own);
     let (one, two) = (running.connect(), running.connect());
-    one.call(running.group, SLOW).wait().expect("it is applied");
+    one.call(running.group, SLOW).wait().expect("the command is applied");
     let calls: Vec<_> = (0..20).map(|_| one.call(running.group, b"add")).collect();
-    let last = calls.into_iter().map(|call| number(call.wait().expect("it is applied").bytes())).max();
+    let last = calls.into_iter().map(|call| number(call.wait().expect("the command is applied").bytes())).max();
     assert_eq!(last, Some(21));
     assert_eq!(count(&two, running.group, Consistency::Leader), 21);
 }
@@ -196,8 +201,8 @@ fn many_reads_share_their_rounds_of_writes() {
     let client = running.connect();
     running.add(&client);
     let calls: Vec<_> = (0..400).map(|_| client.read(running.group, b"count", Consistency::Leader)).collect();
-    assert!(calls.into_iter().all(|call| number(call.wait().expect("it is answered").bytes()) == 1));
-    let mut local = running.cluster.client().connect_local().expect("it connects");
+    assert!(calls.into_iter().all(|call| number(call.wait().expect("the read is answered").bytes()) == 1));
+    let mut local = running.cluster.client().connect_local().expect("the client connects");
     let (mut begun, mut ended) = (0, 0);
     until("all answers", || {
         while begun < 2000 && local.submit_read(running.group, b"count", Consistency::Leader).is_ok() {
@@ -210,7 +215,7 @@ fn many_reads_share_their_rounds_of_writes() {
             }
             other => panic!("{other:?}"),
         });
-        let _ = turned.expect("it goes on");
+        let _ = turned.expect("the client still runs");
         (ended == 2000).then_some(())
     });
 }
@@ -234,7 +239,7 @@ fn reads_at_a_new_leader_miss_nothing() {
             until("it is asked", || running.nodes[at].hand_over(&to).ok());
         } else {
             let name = format!("m{}", at + 1);
-            running.nodes.remove(at).stop().expect("it ran until now");
+            running.nodes.remove(at).stop().expect("the node ran until it was stopped");
             let again = running.start(&name);
             running.nodes.insert(at, again);
         }
@@ -254,8 +259,8 @@ fn read_follows_observed_positions_of_other_groups() {
     let running = Running::new("direct-session", ApplyThread::Own);
     let (one, two) = (running.connect(), running.connect());
     for n in 1..=20 {
-        let both = one.call([running.group, running.other], b"both").wait().expect("it is applied");
-        two.observe(both.position()).expect("it is not ahead of time");
+        let both = one.call([running.group, running.other], b"both").wait().expect("the command is applied");
+        two.observe(both.position()).expect("the observed position is not ahead of time");
         assert_eq!(count(&two, running.other, Consistency::Leader), n);
         assert_eq!(count(&two, running.group, Consistency::Leader), n);
     }
@@ -266,7 +271,7 @@ fn read_follows_observed_positions_of_other_groups() {
 fn reads_are_answered_under_constant_load() {
     let running = Running::new("direct-beside", ApplyThread::Own);
     let (one, two) = (running.connect(), running.connect());
-    one.call(running.group, SLOW).wait().expect("it is applied");
+    one.call(running.group, SLOW).wait().expect("the command is applied");
     let until = Instant::now() + Duration::from_secs(3);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -44,8 +44,10 @@ impl<K> Group<K> {
 
     fn begin(&mut self, at: usize, keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) {
         let me = ProcessId(at as u16);
-        let member =
-            self.plan.joining_on(self.plan.shm(me, self.directory.to_path_buf()).expect("starts"), me).expect("starts");
+        let member = self
+            .plan
+            .joining_on(self.plan.shm(me, self.directory.to_path_buf()).expect("the fabric starts"), me)
+            .expect("the member starts");
         self.members[at] = Some((member, keeper(&self.plan, me)));
     }
 
@@ -96,7 +98,7 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
     let before = pause(&mut group);
     let letters = pause(&mut group) - before;
     assert!(letters < 20, "{letters} messages in 200 ms");
-    let old = group.leader().expect("just seen");
+    let old = group.leader().expect("a member leads");
     group.members[old] = None;
     let took = until(&mut group, "a new leader", &|group| group.leader().is_some());
     println!("{took:?} from the death to the next leader");
@@ -121,14 +123,14 @@ fn a_member_whose_clock_is_off_does_not_lead_while_another_can() {
             .map(|held| held.as_ref().is_some_and(|(_, keeper)| keeper.stands_back()))
             .collect::<Vec<_>>()
     };
-    let leader = group.leader().expect("just seen");
+    let leader = group.leader().expect("a member leads");
     group.until("its time runs", |group| {
-        let (member, _) = group.members[leader].as_ref().expect("it is there");
+        let (member, _) = group.members[leader].as_ref().expect("the member runs");
         member.physical_clock().time(group.start.elapsed().as_nanos() as u64).is_some()
     });
-    let (member, _) = group.members[leader].as_ref().expect("it is there");
+    let (member, _) = group.members[leader].as_ref().expect("the member runs");
     let now = group.start.elapsed().as_nanos() as u64;
-    let away = member.physical_clock().time(now).expect("just seen").abs_diff(BEGIN_NS + now);
+    let away = member.physical_clock().time(now).expect("the clock has a time").abs_diff(BEGIN_NS + now);
     assert!(away < 1_000_000_000, "{away} ns");
     assert_eq!(stands_back(&group), [true, false, false]);
     group.ahead = Some([Duration::ZERO; 3]);
@@ -195,7 +197,7 @@ fn leader_that_dies_early_is_replaced_without_a_timeout() {
     // The members need time to read each other's heartbeats: a hundredth of the timeout.
     let since = Instant::now();
     group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
-    let old = group.leader().expect("it leads");
+    let old = group.leader().expect("a member leads");
     group.members[old] = None;
     let took = group.until("a new leader", |group| group.leader().is_some());
     println!("{took:?} from the death to the next leader");
@@ -205,7 +207,7 @@ fn leader_that_dies_early_is_replaced_without_a_timeout() {
 #[test]
 fn rejoined_member_keeps_the_leader_and_can_succeed_it() {
     let mut group = Group::young("keeper-back");
-    let leader = group.leader().expect("it leads");
+    let leader = group.leader().expect("a member leads");
     let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
     for other in others {
         group.members[other] = None;
@@ -226,7 +228,7 @@ fn leaving_leader_hands_over_first() {
     let mut group = Group::young("keeper-leaves");
     let since = Instant::now();
     group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
-    let old = group.leader().expect("it leads");
+    let old = group.leader().expect("a member leads");
     let me = ProcessId(old as u16);
     let (since, mut may_end) = (Instant::now(), false);
     while !may_end {
@@ -236,7 +238,7 @@ fn leaving_leader_hands_over_first() {
             may_end |= member.fabric().me() == me && keeper.leave(now, member);
         });
     }
-    let (member, keeper) = group.members[old].as_ref().expect("it runs");
+    let (member, keeper) = group.members[old].as_ref().expect("the member runs");
     assert!(
         keeper.heir().is_some() && Some(member.replica().ballot().leader()) == keeper.heir(),
         "{:?}",
@@ -249,11 +251,11 @@ fn leaving_leader_hands_over_first() {
 #[test]
 fn last_member_ends_without_waiting_for_an_heir() {
     let mut group = Group::young("keeper-last");
-    let leader = group.leader().expect("it leads");
+    let leader = group.leader().expect("a member leads");
     (0..3).filter(|at| *at != leader).for_each(|at| group.members[at] = None);
     let since = Instant::now();
     group.until("they are missed", |group| {
-        let (member, _) = group.members[leader].as_ref().expect("it runs");
+        let (member, _) = group.members[leader].as_ref().expect("the member runs");
         (0..3).all(|at| at == leader || !member.is_connected_to(ProcessId(at as u16)))
     });
     let mut may_end = false;

@@ -27,7 +27,7 @@ fn address(net: u8, n: u8) -> IpAddr {
 
 pub(crate) fn cluster(name: &str, fabric: FabricKind, net: u8, directory: &Path) -> Cluster {
     let key = directory.join("key");
-    std::fs::write(&key, "a key of this test, long enough for a cluster").expect("it is written");
+    std::fs::write(&key, "a key of this test, long enough for a cluster").expect("the key is written");
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
     let builder = Cluster::builder(name).fabric(fabric).election(silence).directory(directory);
     let builder = if fabric == FabricKind::Shm { builder } else { builder.key(&format!("file:{}", key.display())) };
@@ -47,15 +47,15 @@ impl Running {
     fn new(name: &str, fabric: FabricKind, net: u8) -> Running {
         let directory = TempDir::new();
         let cluster = cluster(name, fabric, net, &directory);
-        let start = |name: &&str| Some(cluster.node(name, Log::default()).spawn().expect("it starts"));
+        let start = |name: &&str| Some(cluster.node(name, Log::default()).spawn().expect("the node starts"));
         let nodes: Vec<_> = NAMES.iter().map(start).collect();
-        let connect = |node: &Option<NodeHandle<Log>>| node.as_ref().expect("it runs").client().connect();
-        let clients = nodes.iter().map(|node| connect(node).expect("it connects")).collect();
+        let connect = |node: &Option<NodeHandle<Log>>| node.as_ref().expect("the node runs").client().connect();
+        let clients = nodes.iter().map(|node| connect(node).expect("the client connects")).collect();
         Running { cluster, nodes, clients, _directory: directory }
     }
 
     fn group(&self) -> Group {
-        self.cluster.group("g1").expect("it is in the configuration")
+        self.cluster.group("g1").expect("the group is in the configuration")
     }
 
     fn leader(&self) -> usize {
@@ -71,14 +71,14 @@ impl Running {
     /// Waits until a node has applied a number of commands. An answer does not imply that this member has applied the
     /// call.
     fn wait_for(&self, at: usize, commands: usize) {
-        let node = self.nodes[at].as_ref().expect("it runs");
-        let applied = || node.inspect(|log| log.0.len()).expect("it runs");
+        let node = self.nodes[at].as_ref().expect("the node runs");
+        let applied = || node.inspect(|log| log.0.len()).expect("the node runs");
         until("it applies all commands", || (applied() >= commands).then_some(()));
     }
 
     /// Stops a node. Returns its value.
     fn stop(&mut self, at: usize) -> Log {
-        self.nodes[at].take().expect("it runs").stop().expect("it ran until now")
+        self.nodes[at].take().expect("the node runs").stop().expect("the node ran until it was stopped")
     }
 }
 
@@ -92,17 +92,17 @@ fn all_call(mut running: Running) {
     thread::scope(|scope| {
         for (n, client) in running.clients.iter().enumerate() {
             scope.spawn(move || {
-                let one = client.call(group, &command(n, 0)).wait().expect("it is applied");
+                let one = client.call(group, &command(n, 0)).wait().expect("the command is applied");
                 assert_eq!(numbers(one.bytes()).0, 1);
                 let calls: Vec<_> = (1..EACH).map(|number| client.call(group, &command(n, number))).collect();
                 for call in calls {
-                    assert_eq!(numbers(call.wait().expect("it is applied").bytes()).0, 1, "once");
+                    assert_eq!(numbers(call.wait().expect("the command is applied").bytes()).0, 1, "once");
                 }
             });
         }
     });
     for client in std::mem::take(&mut running.clients) {
-        client.close().expect("it ends in order");
+        client.close().expect("the client ends in order");
     }
     running.wait_for(0, 3 * EACH as usize);
     let mut log = running.stop(0);
@@ -129,7 +129,10 @@ fn leader_stops(mut running: Running) {
     let client = running.clients[other].clone();
     let caller = thread::spawn(move || {
         let calls: Vec<_> = (0..2000).map(|number| client.call(group, &command(other, number))).collect();
-        calls.into_iter().map(|call| numbers(call.wait().expect("it is applied").bytes()).0).collect::<Vec<_>>()
+        calls
+            .into_iter()
+            .map(|call| numbers(call.wait().expect("the command is applied").bytes()).0)
+            .collect::<Vec<_>>()
     });
     let first = until("some are applied", || {
         let count = running.nodes[leader].as_ref()?.inspect(|log| log.0.len()).ok()?;
@@ -137,7 +140,7 @@ fn leader_stops(mut running: Running) {
     });
     assert!(first < 2000, "calls are under way");
     running.stop(leader);
-    assert_eq!(caller.join().expect("all are answered"), vec![1; 2000]);
+    assert_eq!(caller.join().expect("all commands are answered"), vec![1; 2000]);
     assert!(running.leader() != leader);
     running.wait_for(other, 2000);
     let mut log = running.stop(other);
@@ -167,7 +170,7 @@ impl StateMachine for Calls {
     type Frozen = Stateless;
 
     fn apply(&mut self, _: &Context<'_>, command: &[u8], reply: &mut Reply) {
-        let client = self.0.lock().expect("whole").clone();
+        let client = self.0.lock().expect("no thread panics while it holds the lock").clone();
         if let Some((client, group)) = client.filter(|_| command == b"ask") {
             let why = match client.call(group, b"inner").wait() {
                 Err(CallError::NotApplied(Refused::WouldDeadlock)) => "refused",
@@ -177,7 +180,7 @@ impl StateMachine for Calls {
             reply.extend(why.as_bytes());
             let prepared = client.prepare(group, b"inner").wait();
             assert!(matches!(prepared, Err(CallError::NotApplied(Refused::WouldDeadlock))), "{prepared:?}");
-            let closed = client.close().expect_err("it would wait for itself");
+            let closed = client.close().expect_err("closing would wait for its own thread");
             assert_eq!(closed.kind(), ClientErrorKind::WouldDeadlock);
         }
     }
@@ -200,7 +203,7 @@ fn waiting_on_an_apply_thread_is_an_error() {
         // Only one machine of the group calls.
         let start = |(n, name): (usize, &&str)| {
             let calls = Calls(if n == 0 { Arc::clone(&own) } else { Arc::default() });
-            cluster.node(name, calls).apply_on(thread).spawn().expect("it starts")
+            cluster.node(name, calls).apply_on(thread).spawn().expect("the node starts")
         };
         let nodes: Vec<_> = NAMES.iter().enumerate().map(start).collect();
         until("a leader", || nodes.iter().any(|node| node.status().is_ok_and(|status| status.leads)).then_some(()));
@@ -211,11 +214,11 @@ fn waiting_on_an_apply_thread_is_an_error() {
             }
             leads(&nodes[0]).then_some(())
         });
-        let (client, group) = (nodes[0].client().connect().expect("it connects"), cluster.group("g1").unwrap());
+        let (client, group) = (nodes[0].client().connect().expect("the client connects"), cluster.group("g1").unwrap());
         *own.lock().unwrap() = Some((client.clone(), group));
-        let other = cluster.client().connect().expect("it connects");
+        let other = cluster.client().connect().expect("the client connects");
         let since = Instant::now();
-        let answer = other.call(group, b"ask").wait().expect("it is applied");
+        let answer = other.call(group, b"ask").wait().expect("the command is applied");
         let told = String::from_utf8_lossy(answer.bytes()).into_owned();
         assert!(told == "refused" || told == "goes on" && thread == ApplyThread::Own, "{told}");
         assert!(since.elapsed() < Duration::from_secs(5));
@@ -229,17 +232,17 @@ fn waiting_on_a_turning_thread_is_an_error_and_polling_works() {
     let directory = TempDir::new();
     let cluster = cluster("embed-turn", FabricKind::Shm, 7, &directory);
     let _others: Vec<_> =
-        NAMES[1..].iter().map(|name| cluster.node(name, Log::default()).spawn().expect("it starts")).collect();
-    let mut node = cluster.node(NAMES[0], Log::default()).start().expect("it starts");
-    assert_ne!(node.turn().expect("it goes on"), Turn::Stopped);
-    let refused = node.client().connect().expect_err("it would wait for itself");
+        NAMES[1..].iter().map(|name| cluster.node(name, Log::default()).spawn().expect("the node starts")).collect();
+    let mut node = cluster.node(NAMES[0], Log::default()).start().expect("the node starts");
+    assert_ne!(node.turn().expect("the node still runs"), Turn::Stopped);
+    let refused = node.client().connect().expect_err("connecting would wait for its own thread");
     assert_eq!(refused.kind(), ClientErrorKind::WouldDeadlock);
     let builder = node.client();
-    let connecting = thread::spawn(move || builder.connect().expect("it connects"));
+    let connecting = thread::spawn(move || builder.connect().expect("the client connects"));
     while !connecting.is_finished() {
         turn(&mut node);
     }
-    let (client, group) = (connecting.join().expect("it connects"), cluster.group("g1").unwrap());
+    let (client, group) = (connecting.join().expect("the client connects"), cluster.group("g1").unwrap());
     for _ in 0..200 {
         // The node accepts the request to add the client during one of these turns.
         turn(&mut node);
@@ -251,7 +254,7 @@ fn waiting_on_a_turning_thread_is_an_error_and_polling_works() {
         turn(&mut node);
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         match call.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(answer) => Some(answer.expect("it is applied")),
+            std::task::Poll::Ready(answer) => Some(answer.expect("the command is applied")),
             std::task::Poll::Pending => None,
         }
     });
@@ -264,11 +267,11 @@ fn waiting_on_a_turning_thread_is_an_error_and_polling_works() {
 /// Runs a round, and the sleep that it requests.
 fn turn<S: StateMachine>(node: &mut stentor::Node<S>) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    match node.turn().expect("it goes on") {
+    match node.turn().expect("the node still runs") {
         Turn::Idle(until) => {
             let left = until.saturating_duration_since(Instant::now());
             let time = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-            poll(&mut [PollFd::new(node, PollFlags::IN)], Some(&time)).expect("it sleeps");
+            poll(&mut [PollFd::new(node, PollFlags::IN)], Some(&time)).expect("the node's descriptor can be polled");
         }
         Turn::Busy | Turn::Stopped => {}
     }
@@ -278,7 +281,10 @@ fn turn<S: StateMachine>(node: &mut stentor::Node<S>) {
 fn memory_plan_includes_embedded_clients() {
     let directory = TempDir::new();
     let plan = cluster("embed-plan", FabricKind::Shm, 9, &directory).memory();
-    let (member, client) = (plan.of(Some(3)).expect("members"), plan.of(None).expect("clients"));
+    let (member, client) = (
+        plan.of(Some(3)).expect("the plan has rows for members"),
+        plan.of(None).expect("the plan has rows for clients"),
+    );
     assert_eq!(plan.with_embedded(3, 0), Some(member.bytes()));
     assert_eq!(plan.with_embedded(3, 2), Some(member.bytes() + 2 * client.bytes()));
     assert!(client.bytes() > 0 && plan.with_embedded(4, 1).is_none());

@@ -36,23 +36,23 @@ impl<S: StateMachine> Trio<S> {
     }
 
     fn start(&mut self, at: usize, machine: S) {
-        self.nodes[at] = Some(self.cluster.node(NAMES[at], machine).spawn().expect("it starts"));
+        self.nodes[at] = Some(self.cluster.node(NAMES[at], machine).spawn().expect("the node starts"));
     }
 
     fn group(&self) -> Group {
-        self.cluster.group("g1").expect("it is in the configuration")
+        self.cluster.group("g1").expect("the group is in the configuration")
     }
 
     fn node(&self, at: usize) -> &NodeHandle<S> {
-        self.nodes[at].as_ref().expect("it runs")
+        self.nodes[at].as_ref().expect("the node runs")
     }
 
     fn connect(&self, at: usize) -> Client {
-        self.node(at).client().connect().expect("it connects")
+        self.node(at).client().connect().expect("the client connects")
     }
 
     fn status(&self, at: usize) -> Status {
-        self.node(at).status().expect("it runs")
+        self.node(at).status().expect("the node runs")
     }
 
     /// Waits until all running members have joined. Returns the leader.
@@ -65,7 +65,7 @@ impl<S: StateMachine> Trio<S> {
     }
 
     fn stop(&mut self, at: usize) -> S {
-        self.nodes[at].take().expect("it runs").stop().expect("it ran until now")
+        self.nodes[at].take().expect("the node runs").stop().expect("the node ran until it was stopped")
     }
 }
 
@@ -110,7 +110,7 @@ fn node_stops_under_calls(name: &str, fabric: FabricKind, net: u8) {
     assert_eq!(log.len() as u64, all, "each once");
     assert!((answered..=answered + 4).contains(&all), "{all} applied, {answered} answered");
     assert!(client.failure().is_none(), "it ended in order");
-    client.close().expect("it has ended before");
+    client.close().expect("the client has ended already");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_node_without_a_majority_stops_and_ends_waiting_calls() {
     let mut trio = Trio::new("ends-alone", FabricKind::Shm, 13, |_| Log::default());
     let (group, at) = (trio.group(), trio.leader());
     let client = trio.connect(at);
-    client.call(group, b"first").wait().expect("it is applied");
+    client.call(group, b"first").wait().expect("the command is applied");
     for other in (0..3).filter(|other| *other != at) {
         drop(trio.nodes[other].take());
     }
@@ -138,7 +138,7 @@ fn a_node_without_a_majority_stops_and_ends_waiting_calls() {
     let since = Instant::now();
     trio.stop(at);
     for call in waits {
-        let error = call.wait().expect_err("nobody can apply it");
+        let error = call.wait().expect_err("no member can apply the command");
         assert!(is_of_the_end(&error), "{error:?}");
     }
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
@@ -150,14 +150,14 @@ fn node_starts_again(name: &str, fabric: FabricKind, net: u8) {
     let old = trio.connect(at);
     for life in 0..3 {
         let client = if life == 0 { old.clone() } else { trio.connect(at) };
-        let answer = client.call(group, &command(life, 0)).wait().expect("it is applied");
+        let answer = client.call(group, &command(life, 0)).wait().expect("the command is applied");
         assert_eq!(numbers(answer.bytes()), (1, life as u64 + 1));
         trio.stop(at);
         trio.start(at, Log::default());
-        let ended = client.call(group, b"late").wait().expect_err("it has ended");
+        let ended = client.call(group, b"late").wait().expect_err("the client has ended");
         assert!(is_of_the_end(&ended), "{ended:?}");
     }
-    let ended = old.prepare(group, b"late").wait().expect_err("it has ended");
+    let ended = old.prepare(group, b"late").wait().expect_err("the client has ended");
     assert!(is_of_the_end(&ended), "{ended:?}");
 }
 
@@ -191,7 +191,7 @@ fn node_starts_over(name: &str, fabric: FabricKind, net: u8) {
         let (client, called) = (client.clone(), Arc::clone(&called));
         thread::spawn(move || {
             for number in (1..=10).chain([PANIC]).chain(1..=300) {
-                client.call(group, &u64::to_le_bytes(number)).wait().expect("it is applied");
+                client.call(group, &u64::to_le_bytes(number)).wait().expect("the command is applied");
                 called.fetch_add(1, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(5));
             }
@@ -202,15 +202,15 @@ fn node_starts_over(name: &str, fabric: FabricKind, net: u8) {
     until("it has recovered", || trio.status(at).poisoned.is_none().then_some(()));
     until("it has joined", || (!trio.status(at).joining).then_some(()));
     assert!(called.load(Ordering::Relaxed) < 311, "calls were under way");
-    caller.join().expect("all are answered");
-    let state = |at: usize| trio.node(at).inspect(|sum| (sum.count, sum.order)).expect("it runs");
+    caller.join().expect("all commands are answered");
+    let state = |at: usize| trio.node(at).inspect(|sum| (sum.count, sum.order)).expect("the node runs");
     until("all agree", || (state(0) == state(1) && state(1) == state(2)).then_some(()));
     assert_eq!(state(at).0, 311, "each once");
     if fabric == FabricKind::Shm {
         // With an embedded client, the node sleeps on a set of descriptors, which must include the new member's fabric.
         ends_a_sleep(|| drop(trio.status(at)));
     }
-    client.close().expect("it ends in order");
+    client.close().expect("the client ends in order");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_client_of_a_lagging_member_is_answered_by_the_others() {
     manners[at].once_ms.store(10_000, Ordering::Relaxed);
     let since = Instant::now();
     for number in 1..=20 {
-        client.call(group, &u64::to_le_bytes(number)).wait().expect("it is applied");
+        client.call(group, &u64::to_le_bytes(number)).wait().expect("the command is applied");
     }
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
     let status = trio.status(at);
@@ -255,12 +255,12 @@ impl Pair {
         let builder = Cluster::builder(name).directory(&*directory).limits(limits);
         let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
         let cluster = builder.build().expect("a valid cluster");
-        let nodes = ["a", "x"].map(|name| cluster.node(name, Log::default()).spawn().expect("it starts"));
+        let nodes = ["a", "x"].map(|name| cluster.node(name, Log::default()).spawn().expect("the node starts"));
         Pair { cluster, nodes, _directory: directory }
     }
 
     fn group(&self, name: &str) -> Group {
-        self.cluster.group(name).expect("it is in the configuration")
+        self.cluster.group(name).expect("the group is in the configuration")
     }
 }
 
@@ -277,10 +277,10 @@ fn a_client_without_handles_ends_after_its_calls_and_frees_its_id() {
         drop(client.call(group, &command(0, round)));
         let call = client.call(group, &command(1, round));
         drop((client, clone));
-        call.wait().expect("it goes on");
+        call.wait().expect("the command is applied without the client");
     }
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
-    assert_eq!(node.stop().expect("it ran until now").0.len(), 10);
+    assert_eq!(node.stop().expect("the node ran until it was stopped").0.len(), 10);
 }
 
 /// Calls `ask` repeatedly on an idle node, and checks that the answers are fast.
@@ -299,8 +299,8 @@ fn ends_a_sleep(ask: impl Fn()) {
 #[test]
 fn a_call_wakes_an_idle_node() {
     let pair = Pair::new("wakes", 1);
-    let (group, client) = (pair.group("g1"), pair.nodes[0].client().connect().expect("it connects"));
-    ends_a_sleep(|| drop(client.call(group, b"next").wait().expect("it is applied")));
+    let (group, client) = (pair.group("g1"), pair.nodes[0].client().connect().expect("the client connects"));
+    ends_a_sleep(|| drop(client.call(group, b"next").wait().expect("the command is applied")));
 }
 
 /// If the stopping node did not end the session, the other node's group would keep it for 30 s.
@@ -308,11 +308,11 @@ fn a_call_wakes_an_idle_node() {
 fn a_stopping_node_ends_the_sessions_of_its_clients() {
     let pair = Pair::new("farewell", 2);
     let (group, [node, other]) = (pair.group("g2"), pair.nodes);
-    let client = node.client().groups(group).connect().expect("it connects");
-    client.call(group, b"first").wait().expect("it is applied");
+    let client = node.client().groups(group).connect().expect("the client connects");
+    client.call(group, b"first").wait().expect("the command is applied");
     let session = client.session();
-    node.stop().expect("it ran until now");
-    let gone = other.client().groups(group).session(session).connect().expect_err("it has ended");
+    node.stop().expect("the node ran until it was stopped");
+    let gone = other.client().groups(group).session(session).connect().expect_err("the session has ended");
     assert_eq!(gone.kind(), ClientErrorKind::SessionGone, "{gone}");
 }
 
@@ -321,23 +321,23 @@ fn a_turned_node_ends_its_clients_when_it_stops() {
     let directory = TempDir::new();
     let cluster = Cluster::builder("turned").directory(&*directory).group("g1", [("a", "127.0.0.1:7101")]);
     let cluster = cluster.group("g2", [("x", "127.0.1.1:7101")]).build().expect("a valid cluster");
-    let other = cluster.node("x", Log::default()).spawn().expect("it starts");
-    let mut node = cluster.node("a", Log::default()).start().expect("it starts");
+    let other = cluster.node("x", Log::default()).spawn().expect("the node starts");
+    let mut node = cluster.node("a", Log::default()).start().expect("the node starts");
     let builder = node.client();
-    let connecting = thread::spawn(move || builder.connect().expect("it connects"));
+    let connecting = thread::spawn(move || builder.connect().expect("the client connects"));
     while !connecting.is_finished() {
-        let _ = node.turn().expect("it goes on");
+        let _ = node.turn().expect("the node still runs");
     }
-    let client = connecting.join().expect("it connects");
-    other.stop().expect("it ran until now");
+    let client = connecting.join().expect("the client connects");
+    other.stop().expect("the node ran until it was stopped");
     let waits = client.call(cluster.group("g2").unwrap(), b"waits");
     node.stopper().stop();
-    until("it stops", || (node.turn().expect("it goes on") == Turn::Stopped).then_some(()));
+    until("it stops", || (node.turn().expect("the node still runs") == Turn::Stopped).then_some(()));
     for call in [waits, client.call(cluster.group("g1").unwrap(), b"late")] {
-        let ended = call.wait().expect_err("it has ended");
+        let ended = call.wait().expect_err("the client has ended");
         assert!(is_of_the_end(&ended), "{ended:?}");
     }
-    client.close().expect("it has ended before");
+    client.close().expect("the client has ended already");
 }
 
 #[test]
@@ -346,8 +346,8 @@ fn a_command_of_an_embedded_client_follows_observed_positions() {
     const LEAP: u64 = 800_000_000;
     let pair = Pair::new("observes", 2);
     let (ahead, behind) = (pair.group("g1"), pair.group("g2"));
-    let clients = [0, 1].map(|at: usize| pair.nodes[at].client().connect().expect("it connects"));
-    let call = |at: usize, group| clients[at].call(group, b"one").wait().expect("it is applied").position();
+    let clients = [0, 1].map(|at: usize| pair.nodes[at].client().connect().expect("the client connects"));
+    let call = |at: usize, group| clients[at].call(group, b"one").wait().expect("the command is applied").position();
     let mut far = call(0, ahead);
     far.time += LEAP;
     clients[0].observe(far).expect("clocks may be so far apart");

@@ -29,7 +29,7 @@ impl Running {
             .spawn()
             .expect("an example");
         let (give, lines) = channel();
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let output = BufReader::new(child.stdout.take().expect("the output is piped"));
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| give.send(line)));
         Running { child, lines }
     }
@@ -41,7 +41,7 @@ impl Running {
     /// Waits for the end, and returns the remaining output.
     fn end(mut self) -> Vec<String> {
         let rest = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
-        assert!(self.child.wait().expect("it ran").success());
+        assert!(self.child.wait().expect("the example ends").success());
         rest
     }
 }
@@ -73,7 +73,7 @@ fn channel_example_answers_each_line() {
     let directory = TempDir::new();
     let listens = Running::start("channel", &["listen"], &directory, Stdio::null());
     let mut asks = Running::start("channel", &[], &directory, Stdio::piped());
-    let mut input = asks.child.stdin.take().expect("it is piped");
+    let mut input = asks.child.stdin.take().expect("the input is piped");
     for (line, answer) in [("one", "ONE"), ("", ""), ("2 + two", "2 + TWO")] {
         writeln!(input, "{line}").unwrap();
         assert_eq!(asks.next_line(), answer);
@@ -98,7 +98,7 @@ fn broadcast_example_delivers_everywhere() {
     std::fs::write(directory.join("cluster.toml"), text).unwrap();
     let mut running = names.map(|name| Running::start("broadcast", &[name], &directory, Stdio::piped()));
     for (process, name) in running.iter_mut().zip(names) {
-        let mut input = process.child.stdin.take().expect("it is piped");
+        let mut input = process.child.stdin.take().expect("the input is piped");
         writeln!(input, "{name} is here\nand says so").unwrap();
     }
     for process in &running {
@@ -129,7 +129,9 @@ fn example_lock_passes_on_when_its_holder_dies() {
     let directory = TempDir::new();
     let mut nodes = nodes("locks", &directory);
     let take = || Running::start("locks", &["take", "door"], &directory, Stdio::piped());
-    let number = |line: String| line.strip_prefix("door is ours, number ").expect("it is ours").parse::<u64>().unwrap();
+    let number = |line: String| {
+        line.strip_prefix("door is ours, number ").expect("the line reports the lock").parse::<u64>().unwrap()
+    };
     let first = take();
     let mut numbers = vec![number(first.next_line())];
     let others = [take(), take()];
@@ -175,7 +177,9 @@ fn example_observer_resumes_from_its_file() {
     let observe = || Running::start("observe", &["g1", "position"], &directory, Stdio::null());
     let index = |line: &str| line.split_whitespace().next().and_then(|index| index.parse::<u64>().ok());
     let next = |observer: &Running, is: &dyn Fn(&str) -> bool| {
-        let line = std::iter::repeat_with(|| observer.next_line()).find(|line| is(line)).expect("one comes");
+        let line = std::iter::repeat_with(|| observer.next_line())
+            .find(|line| is(line))
+            .expect("the observer prints the line");
         index(&line).expect("an index")
     };
     let observer = observe();
@@ -286,7 +290,9 @@ fn status_shows_a_leader_that_leaves_and_returns() {
     let lines = lines_of("node_status");
     let name_before = |line: &str, rest| line.strip_suffix(rest).map(str::to_owned);
     let stopped = lines.iter().find_map(|line| name_before(line, " is stopped")).expect("one is stopped");
-    let at = |what: &str| lines.iter().position(|line| *line == format!("{stopped} {what}")).expect("it is there");
+    let at = |what: &str| {
+        lines.iter().position(|line| *line == format!("{stopped} {what}")).expect("the member's line is printed")
+    };
     let (stops, starts) = (at("is stopped"), at("is started again"));
     let led = |line: &String| line.contains(" leads, ") || line.contains(" follows ");
     assert!(lines[..stops].iter().any(led) && lines[stops..starts].iter().any(led), "{lines:?}");

@@ -26,7 +26,7 @@ fn cluster(name: &str, directory: &Path) -> Cluster {
 const MEMBERS: [&str; 3] = ["ga", "gb", "gc"];
 
 fn sum_of(handle: &NodeHandle<Sum>) -> u64 {
-    handle.inspect(|machine| machine.sum).expect("it runs")
+    handle.inspect(|machine| machine.sum).expect("the node runs")
 }
 
 fn leads(status: &Status) -> bool {
@@ -37,7 +37,7 @@ fn leads(status: &Status) -> bool {
 fn a_group_survives_its_leader_and_readmits_it_with_the_state() {
     let directory = TempDir::new();
     let cluster = cluster("nodes", &directory);
-    let spawn = |name| cluster.node(name, Sum::default()).spawn().expect("starts");
+    let spawn = |name| cluster.node(name, Sum::default()).spawn().expect("the node starts");
     let mut nodes: Vec<NodeHandle<Sum>> = MEMBERS.iter().map(|name| spawn(name)).collect();
     let leader =
         |nodes: &[NodeHandle<Sum>]| nodes.iter().position(|node| node.status().is_ok_and(|status| leads(&status)));
@@ -45,7 +45,7 @@ fn a_group_survives_its_leader_and_readmits_it_with_the_state() {
     assert_eq!(send(&cluster, &directory, 0, 1..=100, LONG), 100);
     until("all have applied", || nodes.iter().all(|node| sum_of(node) == 5050).then_some(()));
     let stopped = nodes.remove(first);
-    let left = stopped.stop().expect("it runs until it is stopped");
+    let left = stopped.stop().expect("the node ran until it was stopped");
     assert_eq!((left.sum, left.senders), (5050, vec!["c0".to_owned()]));
     let second = until("another leader", || leader(&nodes));
     assert_eq!(send(&cluster, &directory, 0, 101..=200, LONG), 100);
@@ -53,11 +53,11 @@ fn a_group_survives_its_leader_and_readmits_it_with_the_state() {
     nodes.push(spawn(MEMBERS[first]));
     until("the state came", || (sum_of(&nodes[2]) == 20_100).then_some(()));
     let status = until("it is back, and connected to both", || {
-        let status = nodes[2].status().expect("it runs");
+        let status = nodes[2].status().expect("the node runs");
         (!status.joining && status.others.iter().all(|other| other.connected)).then_some(status)
     });
     assert_eq!(status.commands, 200);
-    let all = nodes[second].status().expect("it runs");
+    let all = nodes[second].status().expect("the node runs");
     // A member can lead only once it has published that it is eligible.
     until("it hands over", || nodes[second].hand_over(&status.name).ok());
     until("the third leads", || nodes[2].status().is_ok_and(|status| leads(&status)).then_some(()));
@@ -69,14 +69,14 @@ fn a_group_survives_its_leader_and_readmits_it_with_the_state() {
 #[test]
 fn an_inspect_that_panics_or_calls_its_node_is_harmless() {
     let directory = TempDir::new();
-    let node = Arc::new(cluster("looks", &directory).node("ga", Sum::default()).spawn().expect("starts"));
+    let node = Arc::new(cluster("looks", &directory).node("ga", Sum::default()).spawn().expect("the node starts"));
     let looked = catch_unwind(AssertUnwindSafe(|| node.inspect(|_| panic!("as requested"))));
     assert!(looked.is_err(), "the caller panics");
     assert_eq!(sum_of(&node), 0, "and the node goes on");
     let own = Arc::clone(&node);
-    let looked = node.inspect(move |_| (own.status().map(drop), own.inspect(|_| ()))).expect("it runs");
+    let looked = node.inspect(move |_| (own.status().map(drop), own.inspect(|_| ()))).expect("the node runs");
     assert!(looked.0.is_ok(), "the protocol goes on meanwhile");
-    let error = looked.1.expect_err("it would wait for itself");
+    let error = looked.1.expect_err("the inner inspect would wait for itself");
     assert!(error.to_string().contains("own thread") && error.remedy().contains("another thread"), "{error}");
 }
 
@@ -97,7 +97,7 @@ fn nodes_and_handles_can_be_sent_and_handles_be_shared() {
 fn turn_all(nodes: &mut [Node<Sum>], mut stopped: impl FnMut(usize)) -> bool {
     let mut until = None;
     for (at, node) in nodes.iter_mut().enumerate() {
-        match node.turn().expect("it goes on") {
+        match node.turn().expect("the node still runs") {
             Turn::Busy => until = Some(Instant::now()),
             Turn::Idle(longest) => until = Some(until.map_or(longest, |until: Instant| until.min(longest))),
             Turn::Stopped => stopped(at),
@@ -110,7 +110,7 @@ fn turn_all(nodes: &mut [Node<Sum>], mut stopped: impl FnMut(usize)) -> bool {
     let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos().min(999_999_999) as i64 };
     let mut descriptors: Vec<_> =
         nodes.iter().map(|node| PollFd::from_borrowed_fd(node.as_fd(), PollFlags::IN)).collect();
-    poll(&mut descriptors, Some(&timeout)).expect("sleeps");
+    poll(&mut descriptors, Some(&timeout)).expect("the descriptors can be polled");
     true
 }
 
@@ -118,13 +118,14 @@ fn turn_all(nodes: &mut [Node<Sum>], mut stopped: impl FnMut(usize)) -> bool {
 fn a_connection_does_not_keep_idle_nodes_awake_on_roce() {
     let directory = TempDir::new();
     let key = directory.join("key");
-    std::fs::write(&key, [7; 32]).expect("writes");
+    std::fs::write(&key, [7; 32]).expect("the key is written");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("its own file");
     let address = |n: usize| format!("127.{}.11.{}:7101", 64 + std::process::id() % 128, n + 1);
     let members = MEMBERS.iter().zip(0..).map(|(name, n)| (*name, address(n)));
     let builder = Cluster::builder("rest").fabric(FabricKind::Roce).key(&format!("file:{}", key.display()));
     let cluster = builder.group("g", members).directory(&*directory).build().expect("a valid cluster");
-    let start = |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
+    let start =
+        |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("the node starts");
     let mut nodes: Vec<_> = MEMBERS.iter().map(start).collect();
     let mut sleeps_in = |time: Duration| {
         let (since, mut sleeps) = (Instant::now(), 0);
@@ -137,11 +138,11 @@ fn a_connection_does_not_keep_idle_nodes_awake_on_roce() {
     // The connections are made at times that are unrelated to those of the nodes.
     let connect = move |n: usize| {
         std::thread::sleep(Duration::from_millis(37));
-        TcpStream::connect(address(n % 3)).expect("it listens")
+        TcpStream::connect(address(n % 3)).expect("the node listens")
     };
     let connections = std::thread::spawn(move || (0..20).map(connect).collect::<Vec<_>>());
     let sleeps = sleeps_in(Duration::from_millis(800));
-    drop(connections.join().expect("all were made"));
+    drop(connections.join().expect("all connections were made"));
     assert!(sleeps < 1000, "{sleeps}");
 }
 
@@ -149,7 +150,8 @@ fn a_connection_does_not_keep_idle_nodes_awake_on_roce() {
 fn nodes_turn_in_the_event_loop_of_the_caller_and_stop() {
     let directory = TempDir::new();
     let cluster = cluster("loop", &directory);
-    let start = |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
+    let start =
+        |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("the node starts");
     let mut nodes: Vec<_> = MEMBERS.iter().map(start).collect();
     let (mut slept, since) = (0, Instant::now());
     let mut stopped = [false; 3];
@@ -163,7 +165,7 @@ fn nodes_turn_in_the_event_loop_of_the_caller_and_stop() {
     }
     assert!(slept > 0, "an idle node lets its loop sleep");
     assert!(nodes.iter_mut().all(|node| node.turn().is_ok_and(|turn| turn == Turn::Stopped)));
-    assert_eq!(nodes[0].inspect(|machine| machine.sum).expect("it has not panicked"), 0);
+    assert_eq!(nodes[0].inspect(|machine| machine.sum).expect("the machine has not panicked"), 0);
 }
 
 #[test]
@@ -171,8 +173,8 @@ fn an_idle_node_stays_idle_when_turned() {
     let directory = TempDir::new();
     let cluster = cluster("idle", &directory);
     let mode = WaitMode { spins: 0, yields: 0, sleep: true };
-    let mut node = cluster.node("ga", Sum::default()).wait(mode).start().expect("starts");
-    let turns: Vec<_> = (0..200).map(|_| node.turn().expect("it goes on")).collect();
+    let mut node = cluster.node("ga", Sum::default()).wait(mode).start().expect("the node starts");
+    let turns: Vec<_> = (0..200).map(|_| node.turn().expect("the node still runs")).collect();
     let idle = turns.iter().filter(|turn| matches!(turn, Turn::Idle(_))).count();
     assert!(idle > 150, "a loop with two nodes sleeps only when both are idle: {idle} of 200");
 }
@@ -183,15 +185,19 @@ fn start_errors_name_reason_and_remedy() {
     let cluster = cluster("errors", &directory);
     let error = cluster.node("d", Sum::default()).start().expect_err("there is no such process");
     assert!(error.to_string().starts_with("d does not start: there is no process `d`"), "{error}");
-    let error = cluster.node("c0", Sum::default()).start().expect_err("that is a client");
+    let error = cluster.node("c0", Sum::default()).start().expect_err("the name is that of a client");
     assert!(error.to_string().contains("is not a member of a group") && !error.remedy().is_empty(), "{error}");
     assert!(error.to_string().ends_with(&error.remedy()), "{error}");
     let simulated = Cluster::builder("errors").fabric(FabricKind::Sim).group("g", [("a", "127.0.0.1:7101")]);
-    let error =
-        simulated.build().expect("a valid cluster").node("a", Sum::default()).start().expect_err("nobody runs there");
+    let error = simulated
+        .build()
+        .expect("a valid cluster")
+        .node("a", Sum::default())
+        .start()
+        .expect_err("the fabric of simulations runs no node");
     assert!(error.to_string().contains("fabric `sim`"), "{error}");
-    let node = cluster.node("ga", Sum::default()).start().expect("starts");
-    let error = cluster.node("ga", Sum::default()).start().expect_err("it runs already");
+    let node = cluster.node("ga", Sum::default()).start().expect("the node starts");
+    let error = cluster.node("ga", Sum::default()).start().expect_err("the node runs already");
     assert!(error.to_string().contains("is running already") && error.remedy().contains("stop"), "{error}");
     drop(node);
 }
@@ -202,14 +208,14 @@ fn an_idle_node_answers_at_once() {
     let directory = TempDir::new();
     let cluster = Cluster::builder("rest").directory(&directory).group("g", [("ga", "127.0.0.1:7101")]);
     let cluster = cluster.build().expect("a valid cluster");
-    let node = cluster.node("ga", Sum::default()).spawn().expect("starts");
+    let node = cluster.node("ga", Sum::default()).spawn().expect("the node starts");
     until("it leads", || node.status().is_ok_and(|status| leads(&status)).then_some(()));
     // After a second without work the node is idle.
     std::thread::sleep(Duration::from_millis(1500));
     let answered = [(); 15].map(|()| {
         std::thread::sleep(Duration::from_millis(30));
         let since = Instant::now();
-        node.status().expect("it runs");
+        node.status().expect("the node runs");
         since.elapsed().as_secs_f64() * 1e3
     });
     let median = median(answered);

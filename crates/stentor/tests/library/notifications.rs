@@ -93,25 +93,25 @@ impl Running {
         let silence = Duration::from_millis(400)..=Duration::from_millis(800);
         let builder = Cluster::builder(name).directory(&directory).election(silence).group("g1", named);
         let cluster = builder.build().expect("a valid cluster");
-        let start = |n| cluster.node(&format!("m{n}"), Board::default()).apply_on(on).spawn().expect("it starts");
+        let start = |n| cluster.node(&format!("m{n}"), Board::default()).apply_on(on).spawn().expect("the node starts");
         let nodes = (1..=members).map(start).collect();
-        let group = cluster.group("g1").expect("it is there");
+        let group = cluster.group("g1").expect("the group is in the configuration");
         Running { cluster, nodes, group, _directory: directory }
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().connect().expect("it connects")
+        self.cluster.client().connect().expect("the client connects")
     }
 
     fn watcher(&self) -> (Client, Notifications) {
         let client = self.connect();
-        client.call(self.group, b"watch").wait().expect("it is applied");
+        client.call(self.group, b"watch").wait().expect("the command is applied");
         let notifications = client.notifications();
         (client, notifications)
     }
 
     fn change(&self, client: &Client) -> stentor::Answer {
-        client.call(self.group, b"change").wait().expect("it is applied")
+        client.call(self.group, b"change").wait().expect("the command is applied")
     }
 }
 
@@ -178,16 +178,17 @@ fn notifications_lost_with_a_leader_are_reported() {
     let mut changes = 0;
     for round in 0..3 {
         let calls: Vec<_> = (0..50).map(|_| writer.call(running.group, b"change")).collect();
-        let leader = until("a leader", || running.nodes.iter().position(|node| node.status().expect("it runs").leads));
+        let leader =
+            until("a leader", || running.nodes.iter().position(|node| node.status().expect("the node runs").leads));
         if round < 2 {
             // The leader stops while calls are in flight.
-            running.nodes.remove(leader).stop().expect("it ran until now");
+            running.nodes.remove(leader).stop().expect("the node ran until it was stopped");
             let name = format!("m{}", leader + 1);
-            let again = running.cluster.node(&name, Board::default()).spawn().expect("it starts");
+            let again = running.cluster.node(&name, Board::default()).spawn().expect("the node starts");
             running.nodes.insert(leader, again);
         }
         changes += calls.len() as u64;
-        calls.into_iter().for_each(|call| drop(call.wait_for(LONG).expect("it is applied")));
+        calls.into_iter().for_each(|call| drop(call.wait_for(LONG).expect("the command is applied")));
     }
     while known.last < changes {
         known.take(&notifications.recv_timeout(LONG).expect("each change is reported"));
@@ -210,7 +211,7 @@ fn slow_receiver_learns_how_many_were_lost() {
             })
         })
         .collect();
-    calls.into_iter().for_each(|call| drop(call.wait_for(LONG).expect("it is applied")));
+    calls.into_iter().for_each(|call| drop(call.wait_for(LONG).expect("the command is applied")));
     running.change(&writer);
     while known.last < changes + 1 {
         known.take(&notifications.recv_timeout(LONG).expect("each change is reported"));
@@ -222,7 +223,7 @@ fn slow_receiver_learns_how_many_were_lost() {
 fn too_long_notification_is_reported_as_missed() {
     let running = Running::new("notes-long", 1, ApplyThread::Own);
     let (client, mut notifications) = running.watcher();
-    client.call(running.group, b"long").wait().expect("it is applied");
+    client.call(running.group, b"long").wait().expect("the command is applied");
     assert_eq!(notifications.recv_timeout(LONG), Some(Notification::Missed { group: running.group, count: 1 }));
     running.change(&client);
     assert!(matches!(notifications.recv_timeout(LONG), Some(Notification::Sent { .. })));
@@ -238,7 +239,7 @@ fn resumed_session_receives_later_notifications() {
     assert!(before.try_recv().is_some() && !before.is_ended());
     assert_eq!((before.recv_timeout(LONG), before.is_ended()), (None, true), "at once");
     running.change(&writer);
-    let client = running.cluster.client().session(session).connect().expect("it is taken up");
+    let client = running.cluster.client().session(session).connect().expect("the client resumes the session");
     let mut notifications = client.notifications();
     running.change(&writer);
     let told = notifications.recv_timeout(LONG);
@@ -266,7 +267,7 @@ fn latest_receiver_gets_waiting_notifications() {
     });
     std::thread::sleep(Duration::from_millis(100));
     let mut second = client.notifications();
-    assert_eq!(waits.join().expect("it does not panic"), (true, None, true));
+    assert_eq!(waits.join().expect("the receiving thread does not panic"), (true, None, true));
     running.change(&client);
     assert!(second.recv_timeout(LONG).is_some());
     drop(client);
@@ -276,7 +277,7 @@ fn latest_receiver_gets_waiting_notifications() {
 #[test]
 fn local_client_receives_notifications_as_it_turns() {
     let running = Running::new("notes-local", 1, ApplyThread::Own);
-    let mut client = running.cluster.client().connect_local().expect("it connects");
+    let mut client = running.cluster.client().connect_local().expect("the client connects");
     let mut answered = |command: &[u8]| {
         let request = client.submit(running.group, command).expect("there is room");
         until("an answer", || {
@@ -286,14 +287,14 @@ fn local_client_receives_notifications_as_it_turns() {
                     stentor::Outcome::Applied(replies) if of == request => position = Some(replies.position()),
                     other => panic!("{other:?}"),
                 })
-                .expect("it goes on");
+                .expect("the client still runs");
             position
         })
     };
     answered(b"watch");
     let position = answered(b"change");
     let told = until("a notification", || {
-        let _ = client.turn(|_, outcome| panic!("{outcome:?}")).expect("it goes on");
+        let _ = client.turn(|_, outcome| panic!("{outcome:?}")).expect("the client still runs");
         client.take_notification()
     });
     let bytes = 1_u64.to_le_bytes().to_vec();
@@ -305,11 +306,11 @@ fn local_client_receives_notifications_as_it_turns() {
 #[test]
 fn unturned_client_learns_its_losses_when_turned() {
     let running = Running::new("notes-stands", 1, ApplyThread::Own);
-    let mut client = running.cluster.client().connect_local().expect("it connects");
+    let mut client = running.cluster.client().connect_local().expect("the client connects");
     client.submit(running.group, b"watch").expect("there is room");
     until("an answer", || {
         let mut answered = None;
-        let _ = client.turn(|_, _| answered = Some(())).expect("it goes on");
+        let _ = client.turn(|_, _| answered = Some(())).expect("the client still runs");
         answered
     });
     let (writer, mut known) = (running.connect(), Known::default());
@@ -317,10 +318,10 @@ fn unturned_client_learns_its_losses_when_turned() {
     let (rounds, calls) = (40, 500);
     for _ in 0..rounds {
         let calls: Vec<_> = (0..calls).map(|_| writer.call(running.group, b"wide")).collect();
-        calls.into_iter().for_each(|call| drop(call.wait_for(LONG).expect("it is applied")));
+        calls.into_iter().for_each(|call| drop(call.wait_for(LONG).expect("the command is applied")));
     }
     until("all of them", || {
-        let _ = client.turn(|_, outcome| panic!("{outcome:?}")).expect("it goes on");
+        let _ = client.turn(|_, outcome| panic!("{outcome:?}")).expect("the client still runs");
         while let Some(notification) = client.take_notification() {
             known.take(&notification);
         }

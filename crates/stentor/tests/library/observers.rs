@@ -29,7 +29,7 @@ pub(crate) fn cluster(name: &str, directory: &Path, fabric: FabricKind, observed
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
     let (net, next) = (std::process::id() % 250 + 1, NEXT.fetch_add(1, Ordering::Relaxed) % 60);
     let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, format!("127.166.{net}.{}:7101", 4 * next + n)));
-    std::fs::write(directory.join("key"), "0123456789abcdef0123456789abcdef\n").expect("it can be written");
+    std::fs::write(directory.join("key"), "0123456789abcdef0123456789abcdef\n").expect("the key can be written");
     let builder = Cluster::builder(name).fabric(fabric).directory(directory).group("g", members);
     let builder = builder.election(Duration::from_millis(400)..=Duration::from_millis(800));
     let builder = builder.key(&format!("file:{}", directory.join("key").display()));
@@ -48,9 +48,9 @@ impl Stage {
     fn new(name: &str, fabric: FabricKind, observed_mib: u32) -> Stage {
         let directory = TempDir::new();
         let cluster = cluster(name, &directory, fabric, observed_mib);
-        let group = cluster.group("g").expect("it is there");
-        let nodes = NAMES.map(|name| (name, cluster.node(name, Log::default()).spawn().expect("starts")));
-        let client = cluster.client().connect().expect("it connects");
+        let group = cluster.group("g").expect("the group is in the configuration");
+        let nodes = NAMES.map(|name| (name, cluster.node(name, Log::default()).spawn().expect("the node starts")));
+        let client = cluster.client().connect().expect("the client connects");
         Stage { _directory: directory, cluster, group, nodes: nodes.into(), client }
     }
 
@@ -62,11 +62,11 @@ impl Stage {
     fn call(&self, numbers: std::ops::Range<u64>) {
         let calls: Vec<_> =
             numbers.map(|number| self.client.call(self.group, format!("n{number}").as_bytes())).collect();
-        calls.into_iter().for_each(|call| drop(call.wait().expect("it is applied")));
+        calls.into_iter().for_each(|call| drop(call.wait().expect("the command is applied")));
     }
 
     fn node(&self, name: &str) -> &NodeHandle<Log> {
-        &self.nodes.iter().find(|(other, _)| *other == name).expect("it runs").1
+        &self.nodes.iter().find(|(other, _)| *other == name).expect("the node runs").1
     }
 
     fn leader(&self) -> &'static str {
@@ -76,14 +76,14 @@ impl Stage {
 
     fn follower(&self) -> &'static str {
         let leader = self.leader();
-        self.nodes.iter().map(|(name, _)| *name).find(|name| *name != leader).expect("there are others")
+        self.nodes.iter().map(|(name, _)| *name).find(|name| *name != leader).expect("the group has other members")
     }
 
     /// Waits until the witness has seen all commands that the group has applied, and checks that its value is equal.
     fn check(&self, witness: &mut Witness) {
         let (leader, since) = (self.leader(), Instant::now());
         loop {
-            let (applied, index) = (self.log(leader), self.node(leader).status().expect("it runs").commands);
+            let (applied, index) = (self.log(leader), self.node(leader).status().expect("the node runs").commands);
             if witness.last.is_some_and(|last| last.index() >= index) && witness.log.0 == applied {
                 return;
             }
@@ -93,7 +93,7 @@ impl Stage {
     }
 
     fn log(&self, name: &str) -> Vec<Vec<u8>> {
-        self.node(name).inspect(|log| log.0.clone()).expect("it runs")
+        self.node(name).inspect(|log| log.0.clone()).expect("the node runs")
     }
 }
 
@@ -111,17 +111,19 @@ struct Witness {
 
 impl Witness {
     fn new(builder: ObserverBuilder) -> Witness {
-        Witness { observer: Some(builder.connect().expect("it is served")), ..Witness::default() }
+        Witness { observer: Some(builder.connect().expect("the observer is served")), ..Witness::default() }
     }
 
     fn observer(&mut self) -> &mut Observer {
-        self.observer.as_mut().expect("it observes")
+        self.observer.as_mut().expect("the observer is connected")
     }
 
     /// Records all events that arrive within this time.
     fn see(&mut self, time: Duration) {
         let until = Instant::now() + time;
-        while let Some(observed) = self.next(until.saturating_duration_since(Instant::now())).expect("it is served") {
+        while let Some(observed) =
+            self.next(until.saturating_duration_since(Instant::now())).expect("the observer is served")
+        {
             self.note(&observed);
         }
     }
@@ -165,14 +167,14 @@ fn an_observer_sees_every_command_in_the_order_of_the_machines() {
         let mut witness = Witness::new(stage.observe());
         witness.see(Duration::from_millis(100));
         assert_eq!(witness.states, 1, "it begins with a state");
-        let member = witness.observer().member().expect("it is served").to_owned();
+        let member = witness.observer().member().expect("the observer is served").to_owned();
         assert_ne!(member, stage.leader(), "a follower serves it");
         stage.call(100..2000);
         stage.check(&mut witness);
         assert!(witness.commands >= 1900 && witness.states == 1 && witness.resets.is_empty());
-        let answer = stage.client.call(stage.group, b"last").wait().expect("it is applied");
+        let answer = stage.client.call(stage.group, b"last").wait().expect("the command is applied");
         let seen = loop {
-            let observed = witness.next(LONG).expect("it is served").expect("it comes");
+            let observed = witness.next(LONG).expect("the observer is served").expect("the command arrives");
             witness.note(&observed);
             if let Observed::Command(command) = observed {
                 break command;
@@ -181,7 +183,7 @@ fn an_observer_sees_every_command_in_the_order_of_the_machines() {
         assert_eq!((seen.bytes.as_slice(), seen.sender.as_str()), (&b"last"[..], "c0"));
         assert_eq!((seen.session, seen.groups), (Some(stage.client.session().id()), vec![stage.group]));
         assert_eq!(seen.position.position(), answer.position());
-        stage.client.observe(seen.position.position()).expect("it is not ahead");
+        stage.client.observe(seen.position.position()).expect("the position is not ahead of time");
     }
 }
 
@@ -196,16 +198,16 @@ fn an_observer_resumes_from_a_stored_position() {
         while witness.last.is_none() || witness.commands < (100 * round + 7 * round) as usize / 2 {
             witness.see(Duration::from_millis(1));
         }
-        let bytes = witness.observer().position().expect("it has seen something").to_bytes();
+        let bytes = witness.observer().position().expect("the observer has a position").to_bytes();
         witness.observer = None;
         stage.call(100 * round + 60..100 * round + 100);
         let from = ObservedPosition::from_bytes(&bytes).expect("its own bytes");
         let builder = stage.observe().member(member).from(from).without_states();
-        witness.observer = Some(builder.connect().expect("it is kept"));
+        witness.observer = Some(builder.connect().expect("the member's journal contains the position"));
     }
     stage.check(&mut witness);
     assert_eq!((witness.states, witness.commands), (1, 500));
-    let other = stage.observe().from(witness.last.expect("it has seen something")).member("nobody");
+    let other = stage.observe().from(witness.last.expect("the observer has seen an event")).member("nobody");
     let error = other.connect().map(drop).expect_err("there is no such member");
     assert_eq!(error.kind(), ObserveErrorKind::Argument);
     assert!(error.to_string().contains("`nobody` is not a member"), "{error}");
@@ -216,7 +218,7 @@ fn an_observer_without_states_and_position_starts_at_the_present() {
     let stage = Stage::new("present", FabricKind::Shm, 8);
     stage.call(0..50);
     let mut witness = Witness::new(stage.observe().member(stage.leader()).without_states());
-    let begins = witness.observer().position().expect("it begins at a place");
+    let begins = witness.observer().position().expect("the observer begins at a position");
     witness.last = Some(begins);
     stage.call(50..70);
     while witness.commands < 20 {
@@ -225,7 +227,7 @@ fn an_observer_without_states_and_position_starts_at_the_present() {
     assert_eq!((witness.states, witness.log.0.first()), (0, Some(&b"n50".to_vec())));
     // A member without observers keeps no journal, so the follower did not keep what follows the position.
     let error = stage.observe().member(stage.follower()).from(begins).without_states().connect();
-    let error = error.map(drop).expect_err("it is not kept there");
+    let error = error.map(drop).expect_err("the member's journal does not contain the position");
     assert_eq!(error.kind(), ObserveErrorKind::Gone, "{error}");
     assert!(error.first_kept().is_some_and(|first| first > begins.index() + 20), "{error}");
     assert!(!error.remedy().is_empty());
@@ -240,7 +242,7 @@ fn load(stage: &Stage) -> (Arc<AtomicBool>, JoinHandle<u64>) {
         let mut number = 1_000_000;
         while !told.load(Ordering::Relaxed) {
             let calls: Vec<_> = (0..8).map(|n| client.call(group, format!("n{}", number + n).as_bytes())).collect();
-            calls.into_iter().for_each(|call| drop(call.wait().expect("it is applied")));
+            calls.into_iter().for_each(|call| drop(call.wait().expect("the command is applied")));
             number += 8;
         }
         number - 1_000_000
@@ -260,7 +262,7 @@ fn an_observer_survives_leader_changes_and_the_end_of_its_member() {
     witness.see(Duration::from_millis(200));
     assert_eq!((witness.states, witness.resets.len()), (1, 0), "its member serves it on");
     for _ in 0..2 {
-        let serves = witness.observer().member().expect("it is served").to_owned();
+        let serves = witness.observer().member().expect("the observer is served").to_owned();
         let at = stage.nodes.iter().position(|(name, _)| *name == serves).expect("a member");
         let (name, node) = stage.nodes.remove(at);
         let ends = std::thread::spawn(move || node.stop().map(drop));
@@ -268,12 +270,12 @@ fn an_observer_survives_leader_changes_and_the_end_of_its_member() {
         while witness.commands < before + 50 || witness.observer().member().is_none_or(|member| member == serves) {
             witness.see(Duration::from_millis(20));
         }
-        ends.join().expect("it ends").expect("it ran until then");
-        stage.nodes.push((name, stage.cluster.node(name, Log::default()).spawn().expect("starts again")));
+        ends.join().expect("the thread does not panic").expect("the node ran until it was stopped");
+        stage.nodes.push((name, stage.cluster.node(name, Log::default()).spawn().expect("the node starts again")));
         until("it has joined", || stage.node(name).status().ok().filter(|status| !status.joining));
     }
     stop.store(true, Ordering::Relaxed);
-    caller.join().expect("all were applied");
+    caller.join().expect("all commands were applied");
     stage.check(&mut witness);
     assert!(witness.states >= 2 && witness.resets.is_empty(), "another member had no journal");
 }
@@ -286,16 +288,16 @@ fn an_observer_behind_the_journal_gets_a_state_or_an_error() {
     let mut witness = Witness::new(stage.observe().member(member));
     stage.call(0..10);
     stage.check(&mut witness);
-    let last = witness.last.expect("it has seen something");
+    let last = witness.last.expect("the observer has seen an event");
     // The commands have more bytes than the sockets and the journal hold.
     let command = vec![b'x'; 60_000];
     let calls: Vec<_> = (0..60).map(|_| stage.client.call(stage.group, &command)).collect();
-    calls.into_iter().for_each(|call| drop(call.wait().expect("it is applied")));
+    calls.into_iter().for_each(|call| drop(call.wait().expect("the command is applied")));
     stage.check(&mut witness);
     assert_eq!((witness.states, witness.resets.len()), (2, 0));
     let error = stage.observe().member(member).from(last).without_states().connect().map(drop);
-    let error = error.expect_err("it is not kept");
-    let first = error.first_kept().expect("something is kept");
+    let error = error.expect_err("the member's journal does not contain the position");
+    let first = error.first_kept().expect("the journal contains records");
     assert!(error.kind() == ObserveErrorKind::Gone && first > last.index() + 30, "{error}");
     assert!(error.to_string().contains(&format!("after index {}", first - 1)), "{error}");
     let error = stage.observe().member(member).longest_state(1000).connect().and_then(|mut observer| {
@@ -308,13 +310,13 @@ fn an_observer_behind_the_journal_gets_a_state_or_an_error() {
 #[test]
 fn a_member_without_a_journal_has_no_observers() {
     let stage = Stage::new("off", FabricKind::Shm, 0);
-    let error = stage.observe().connect().map(drop).expect_err("there are none");
+    let error = stage.observe().connect().map(drop).expect_err("the member serves no observers");
     assert_eq!(error.kind(), ObserveErrorKind::Configuration);
     assert!(error.to_string().contains("`observed_mib` is 0"), "{error}");
     let nobody = TempDir::new();
     let cluster = cluster("nobody", &nobody, FabricKind::Roce, 1);
     let error = cluster.observe(stage.group).patience(Duration::from_millis(300)).connect().map(drop);
-    let error = error.expect_err("nobody is there");
+    let error = error.expect_err("no member runs");
     assert_eq!(error.kind(), ObserveErrorKind::Unreachable);
     assert!(NAMES.iter().all(|name| error.to_string().contains(&format!("{name}: "))), "{error}");
 }
@@ -333,11 +335,11 @@ fn a_reset_of_the_group_is_reported() {
     stage.check(&mut witness);
     for name in ["a", "c"] {
         let at = stage.nodes.iter().position(|(other, _)| *other == name).expect("a member");
-        stage.nodes.remove(at).1.stop().map(drop).expect("it ran until now");
+        stage.nodes.remove(at).1.stop().map(drop).expect("the node ran until it was stopped");
     }
     let directory = stage._directory.join("");
     for name in ["a", "c"] {
-        stage.nodes.push((name, stage.cluster.node(name, Log::default()).spawn().expect("starts")));
+        stage.nodes.push((name, stage.cluster.node(name, Log::default()).spawn().expect("the node starts")));
     }
     let standing = || match ask(&sockets(&directory, "reset", 1), &Question::Show) {
         Ok(Some(Answer::Standing(standing))) => Some(*standing),
@@ -362,18 +364,20 @@ fn an_event_loop_sleeps_on_the_descriptor() {
     witness.see(Duration::from_millis(50));
     let is_readable = |observer: &Observer, millis: i64| {
         let time = Timespec { tv_sec: 0, tv_nsec: millis * 1_000_000 };
-        poll(&mut [PollFd::from_borrowed_fd(observer.as_fd(), PollFlags::IN)], Some(&time)).expect("it sleeps") > 0
+        poll(&mut [PollFd::from_borrowed_fd(observer.as_fd(), PollFlags::IN)], Some(&time))
+            .expect("the observer's descriptor can be polled")
+            > 0
     };
     let mut sleeps = 0;
     for round in 0..20 {
         let calls = stage.client.call(stage.group, format!("n{round}").as_bytes());
         while witness.commands <= round {
-            match witness.observer().try_next().expect("it is served") {
+            match witness.observer().try_next().expect("the observer is served") {
                 Some(observed) => witness.note(&observed),
                 None => sleeps += usize::from(is_readable(witness.observer(), 900)),
             }
         }
-        drop(calls.wait().expect("it is applied"));
+        drop(calls.wait().expect("the command is applied"));
     }
     assert!((1..400).contains(&sleeps), "{sleeps}");
 }
@@ -386,10 +390,10 @@ fn hostile_peers_at_the_socket_harm_nobody_else() {
     let path = || sockets(&directory, "hostile", 0).remove(0);
     // Connects an observer.
     let enter = || {
-        let mut stream = UnixStream::connect(path()).expect("it listens");
-        stream.write_all(b"\"observe\"\n").expect("it hears");
+        let mut stream = UnixStream::connect(path()).expect("the node listens");
+        stream.write_all(b"\"observe\"\n").expect("the node reads the request");
         let mut answer = [0; 7];
-        stream.read_exact(&mut answer).expect("it answers");
+        stream.read_exact(&mut answer).expect("the node answers");
         assert_eq!(&answer, b"\"done\"\n");
         stream
     };
@@ -407,7 +411,7 @@ fn hostile_peers_at_the_socket_harm_nobody_else() {
     }
     // A peer that sends half a request and then nothing is disconnected after five seconds.
     let mut half = enter();
-    half.write_all(&[0, 0, 0, 30, 1]).expect("it is taken");
+    half.write_all(&[0, 0, 0, 30, 1]).expect("the connection accepts the bytes");
     let silent: Vec<_> = (0..300).map(|_| enter()).collect();
     stage.call(0..200);
     witness.see(Duration::from_millis(100));

@@ -97,7 +97,7 @@ fn a_process_takes_its_role() {
     let cluster = cluster(directory, mib.and_then(|mib| mib.parse().ok()).expect("a number"));
     match (kind, name) {
         (Some("node"), Some(name)) => {
-            cluster.node(name, Order::default()).start().expect("starts").run().expect("runs");
+            cluster.node(name, Order::default()).start().expect("the node starts").run().expect("the node runs");
         }
         (Some("client"), Some(rate)) => client(&cluster, rate.parse().expect("a number")),
         (Some("observer"), Some(number)) => observer(&cluster, directory, number),
@@ -108,8 +108,8 @@ fn a_process_takes_its_role() {
 /// Makes `rate` calls per second, or as many as [`DEPTH`] allows if `rate` is 0. Prints the number of applied calls ten
 /// times a second. A line on standard input ends the load; then the client prints the state of the group.
 fn client(cluster: &Cluster, rate: u64) {
-    let group = cluster.group("g").expect("it is there");
-    let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("it connects");
+    let group = cluster.group("g").expect("the group is in the configuration");
+    let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("the client connects");
     let ends = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&ends);
     thread::spawn(move || {
@@ -128,7 +128,7 @@ fn client(cluster: &Cluster, rate: u64) {
         }
         match calls.pop_front() {
             Some(call) => {
-                call.wait().expect("it is applied");
+                call.wait().expect("the command is applied");
                 done += 1;
             }
             None => thread::sleep(Duration::from_millis(1)),
@@ -138,8 +138,8 @@ fn client(cluster: &Cluster, rate: u64) {
             println!("done {done}");
         }
     }
-    calls.into_iter().for_each(|call| drop(call.wait().expect("it is applied")));
-    let answer = client.read(group, b"", Consistency::Ordered).wait().expect("it is answered");
+    calls.into_iter().for_each(|call| drop(call.wait().expect("the command is applied")));
+    let answer = client.read(group, b"", Consistency::Ordered).wait().expect("the read is answered");
     let (order, index) = (Order::from_bytes(answer.bytes()), answer.position().index);
     println!("end {index} {} {}", order.count, order.digest);
     // The process waits until it is killed. If it ended by itself, the end of its session would be ordered after the
@@ -149,11 +149,12 @@ fn client(cluster: &Cluster, rate: u64) {
 
 /// Follows the group, and stores a summary when it has reached the target.
 fn observer(cluster: &Cluster, directory: &Path, number: &str) {
-    let group = cluster.group("g").expect("it is there");
-    let mut observer = cluster.observe(group).patience(Duration::from_secs(120)).connect().expect("it is served");
+    let group = cluster.group("g").expect("the group is in the configuration");
+    let mut observer =
+        cluster.observe(group).patience(Duration::from_secs(120)).connect().expect("the observer is served");
     let (mut order, mut last, mut states, mut said) = (Order::default(), None, 0, None);
     loop {
-        let observed = observer.next(Duration::from_secs(1)).expect("it is served");
+        let observed = observer.next(Duration::from_secs(1)).expect("the observer is served");
         let Some(observed) = observed else {
             if said.replace(states) != Some(states) {
                 replace(&directory.join(format!("states.{number}")), &format!("{states}"));
@@ -213,7 +214,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).expect("it runs, and is a child of this process");
+        kill_process(Pid::from_child(&self.0), signal).expect("the process runs, and is a child of this one");
     }
 }
 
@@ -242,7 +243,7 @@ impl Stage {
         let node = |name| (name, Process::start(&directory, &format!("node {mib} {name}"), Stdio::null(), false));
         let nodes = NAMES.map(node).into();
         let mut client = Process::start(&directory, &format!("client {mib} {rate}"), Stdio::piped(), false);
-        let lines = BufReader::new(client.0.stdout.take().expect("it is piped")).lines();
+        let lines = BufReader::new(client.0.stdout.take().expect("the output is piped")).lines();
         let done = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&done);
         let end = thread::spawn(move || {
@@ -283,8 +284,9 @@ impl Stage {
     /// Ends the load, and checks that these observers have seen all of it. Returns the number of states that they
     /// needed, and the time that they took.
     fn ends(mut self, observers: std::ops::RangeInclusive<usize>, within: Duration) -> (u64, Duration) {
-        writeln!(self.client.0.stdin.take().expect("it is piped"), "end").expect("it hears");
-        let end = self.end.join().expect("it says what the group has");
+        writeln!(self.client.0.stdin.take().expect("the input is piped"), "end")
+            .expect("the client's process reads its input");
+        let end = self.end.join().expect("the client's process prints the end of its group");
         let words: Vec<_> = end.split_whitespace().collect();
         replace(&self.directory.join(TARGET), words[1]);
         let since = Instant::now();

@@ -33,7 +33,7 @@ fn show(paths: &[PathBuf]) -> Option<Standing> {
 fn an_idle_node_answers_an_operator_at_once() {
     let directory = TempDir::new();
     let cluster = Cluster::builder("asked").directory(&directory).group("g", [("ga", "127.0.0.1:7101")]);
-    let node = cluster.build().expect("a valid cluster").node("ga", Sum::default()).spawn().expect("starts");
+    let node = cluster.build().expect("a valid cluster").node("ga", Sum::default()).spawn().expect("the node starts");
     let paths = until("it listens", || Some(sockets(&directory, "asked", 0)).filter(|paths| !paths.is_empty()));
     until("it leads", || show(&paths).filter(|standing| standing.leads));
     // After a second without work the node is idle.
@@ -41,7 +41,7 @@ fn an_idle_node_answers_an_operator_at_once() {
     let answered = [(); 15].map(|()| {
         std::thread::sleep(Duration::from_millis(30));
         let since = Instant::now();
-        show(&paths).expect("it answers");
+        show(&paths).expect("the node answers");
         since.elapsed().as_secs_f64() * 1e3
     });
     let median = median(answered);
@@ -51,8 +51,9 @@ fn an_idle_node_answers_an_operator_at_once() {
 
 /// Returns the name of the cluster's directory of sockets, the only one in the directory.
 fn meeting(directory: &TempDir) -> String {
-    let mut entries =
-        std::fs::read_dir(directory.join("")).expect("it is there").map(|entry| entry.expect("it is read"));
+    let mut entries = std::fs::read_dir(directory.join(""))
+        .expect("the entry can be read")
+        .map(|entry| entry.expect("the entry can be read"));
     let meeting = entries.find(|entry| entry.path().is_dir()).expect("the nodes run");
     meeting.file_name().into_string().expect("UTF-8")
 }
@@ -62,7 +63,7 @@ fn meeting(directory: &TempDir) -> String {
 fn a_node_answers_operators_again_after_a_panic() {
     for fabric in [FabricKind::Shm, FabricKind::Roce] {
         let (directory, keys) = (TempDir::new(), TempDir::new());
-        std::fs::write(keys.join("key"), "0123456789abcdef0123456789abcdef\n").expect("it can be written");
+        std::fs::write(keys.join("key"), "0123456789abcdef0123456789abcdef\n").expect("the key can be written");
         let net = std::process::id() % 250 + 1;
         let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.165.{net}.{n}:7101")));
         let builder = Cluster::builder(&format!("over-{fabric}")).fabric(fabric).directory(&directory);
@@ -73,7 +74,7 @@ fn a_node_answers_operators_again_after_a_panic() {
         let _nodes: [NodeHandle<Sum>; 3] = std::array::from_fn(|at| {
             manners[at].has_sessions.store(true, Ordering::Relaxed);
             let machine = Sum { manner: Arc::clone(&manners[at]), ..Sum::default() };
-            cluster.node(["a", "b", "c"][at], machine).spawn().expect("starts")
+            cluster.node(["a", "b", "c"][at], machine).spawn().expect("the node starts")
         });
         let standing = |at: usize| show(&sockets(&directory, &meeting(&directory), at as u16));
         let leader = until("one leads", || (0..3).find(|at| standing(*at).is_some_and(|standing| standing.leads)));
@@ -87,8 +88,11 @@ fn a_node_answers_operators_again_after_a_panic() {
         };
         let before = socket();
         manners[leader].panics.store(true, Ordering::Relaxed);
-        let client = cluster.client().connect().expect("it connects");
-        client.call(cluster.group("g").expect("it is there"), &PANIC.to_le_bytes()).wait().expect("two apply it");
+        let client = cluster.client().connect().expect("the client connects");
+        client
+            .call(cluster.group("g").expect("the group is in the configuration"), &PANIC.to_le_bytes())
+            .wait()
+            .expect("two apply it");
         // The machine may be poisoned for too short a time to be seen.
         until("it listens again", || Some(socket()).filter(|now| !now.is_empty() && *now != before));
         let again = until("it answers, and is taken in", || standing(leader).filter(|standing| !standing.joining));
@@ -107,12 +111,12 @@ fn members_of_one_program_are_distinct_and_duplicates_are_refused() {
         std::process::id(),
         [1, 2, 3].map(member).join(", ")
     );
-    std::fs::write(&file, text).expect("it can be written");
+    std::fs::write(&file, text).expect("the configuration can be written");
     let cluster = Cluster::load(&file).expect("a valid cluster");
     let start = |name: &str| cluster.node(name, Sum::default()).start();
-    let nodes = ["m.1", "m.2", "m.3"].map(|name| start(name).expect("it starts"));
+    let nodes = ["m.1", "m.2", "m.3"].map(|name| start(name).expect("the node starts"));
     let config = ClusterConfig::load(&file).expect("a valid configuration");
-    let plan = ClusterRuntime::new(config).expect("possible").with_file(&file);
+    let plan = ClusterRuntime::new(config).expect("the configuration is possible").with_file(&file);
     for process in 0..3 {
         let found = find(&plan, ProcessId(process));
         assert_eq!(found.len(), 1, "{found:?}");
@@ -121,10 +125,10 @@ fn members_of_one_program_are_distinct_and_duplicates_are_refused() {
         let is_its = |path: &PathBuf| path.to_string_lossy().contains(&format!("-m.{}.", process + 1));
         assert!(!sockets.is_empty() && sockets.iter().all(is_its), "{sockets:?}");
     }
-    let error = start("m.2").map(drop).expect_err("it runs already");
+    let error = start("m.2").map(drop).expect_err("the node runs already");
     assert_eq!(error.kind(), StartErrorKind::AlreadyRunning);
     let text = error.to_string();
-    let file = file.canonicalize().expect("it is there");
+    let file = file.canonicalize().expect("the configuration file exists");
     assert!(text.contains(&format!("is running already, as pid {}, with configuration", std::process::id())), "{text}");
     assert!(error.remedy().contains(&format!("`stentor stop --config {} --directory ", file.display())), "{text}");
     assert!(error.remedy().contains("--id m.2`"), "{text}");
@@ -140,11 +144,14 @@ fn clients_of_a_reset_group_get_an_error_and_reconnect() {
     let start = |name| {
         let machine = Sum::default();
         machine.manner.has_sessions.store(true, Ordering::Relaxed);
-        cluster.node(name, machine).spawn().expect("starts")
+        cluster.node(name, machine).spawn().expect("the node starts")
     };
     let nodes = ["a", "b", "c"].map(|name| (name, start(name)));
-    let (client, group) = (cluster.client().connect().expect("it connects"), cluster.group("g").expect("it is there"));
-    client.call(group, &5_u64.to_le_bytes()).wait().expect("it is applied");
+    let (client, group) = (
+        cluster.client().connect().expect("the client connects"),
+        cluster.group("g").expect("the group is in the configuration"),
+    );
+    client.call(group, &5_u64.to_le_bytes()).wait().expect("the command is applied");
     let standing = |at: u16| show(&sockets(&directory, &meeting(&directory), at));
     until("all have applied it", || (0..3).all(|at| standing(at).is_some_and(|it| it.delivered >= 2)).then_some(()));
     let mut left = None;
@@ -152,7 +159,7 @@ fn clients_of_a_reset_group_get_an_error_and_reconnect() {
         if name == "b" {
             left = Some(node);
         } else {
-            drop(node.stop().expect("it ran until now"));
+            drop(node.stop().expect("the node ran until it was stopped"));
         }
     }
     let _again = ["a", "c"].map(start);
@@ -165,17 +172,17 @@ fn clients_of_a_reset_group_get_an_error_and_reconnect() {
         standing(1).filter(|it| it.leads && it.incarnation.starts_with("2-"))
     });
     // The error depends on when the client noticed the loss of the members.
-    let told = pending.wait().expect_err("it was in flight to the earlier history");
+    let told = pending.wait().expect_err("the command was in flight to the previous history");
     let is_told = matches!(&told, CallError::Unknown(_, Why::GroupReset(of)) | CallError::NotApplied(Refused::GroupReset(of)) if *of == group);
     assert!(is_told, "{told:?}");
-    let refused = client.call(group, &9_u64.to_le_bytes()).wait().expect_err("it has to connect again");
+    let refused = client.call(group, &9_u64.to_le_bytes()).wait().expect_err("the client has to connect again");
     assert!(matches!(refused, CallError::NotApplied(Refused::GroupReset(of)) if of == group), "{refused:?}");
     let session = client.leave().expect("its session lives on");
     let refused = cluster.client().session(session).connect().expect_err("the session used the history before");
     assert_eq!(refused.kind(), ClientErrorKind::GroupReset, "{refused}");
     assert!(refused.to_string().contains("a group was reset"), "{refused}");
-    let client = cluster.client().connect().expect("it connects");
-    client.call(group, &1_u64.to_le_bytes()).wait().expect("it is applied");
-    let sum = left.expect("it was not stopped").inspect(|sum| sum.sum);
-    assert_eq!(sum.expect("it runs"), 6, "the state was kept");
+    let client = cluster.client().connect().expect("the client connects");
+    client.call(group, &1_u64.to_le_bytes()).wait().expect("the command is applied");
+    let sum = left.expect("the node was not stopped").inspect(|sum| sum.sum);
+    assert_eq!(sum.expect("the node runs"), 6, "the state was kept");
 }

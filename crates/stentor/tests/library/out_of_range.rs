@@ -28,7 +28,8 @@ process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address 
 const OUTSIDE: [u16; 4] = [7, 64, 256, u16::MAX];
 
 fn plan() -> ClusterRuntime {
-    ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("valid")).expect("possible")
+    ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("the configuration is valid"))
+        .expect("the configuration is possible")
 }
 
 #[test]

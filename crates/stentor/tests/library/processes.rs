@@ -43,7 +43,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.0);
-        kill_process(pid, signal).expect("it runs, and is a child of this process");
+        kill_process(pid, signal).expect("the process runs, and is a child of this one");
     }
 }
 
@@ -69,7 +69,7 @@ fn a_process_takes_its_role() {
 /// Runs a node until it is killed. It creates a file when it has joined, because it does not count for a majority
 /// before.
 fn node(cluster: &Cluster, directory: &Path, name: &str) {
-    let node = cluster.node(name, Log::default()).spawn().expect("it starts");
+    let node = cluster.node(name, Log::default()).spawn().expect("the node starts");
     until("it takes part", || node.status().ok().filter(|status| !status.joining));
     replace(&directory.join(name), b"takes part");
     while !node.has_ended() {
@@ -91,13 +91,13 @@ fn started(name: &str, directory: &Path) -> Process {
 /// call, the ticket. A later process needs both to continue.
 fn client(cluster: &Cluster, directory: &Path, first: u64) {
     let (session, ticket) = (directory.join("session"), directory.join("ticket"));
-    let group = cluster.group("g").expect("it is there");
+    let group = cluster.group("g").expect("the group is in the configuration");
     let builder = cluster.client().patience(Duration::from_secs(30));
     let builder = match std::fs::read(&session) {
         Ok(bytes) => builder.session(Session::from_bytes(&bytes).expect("its own bytes")),
         Err(_) => builder,
     };
-    let client = builder.connect().expect("it connects");
+    let client = builder.connect().expect("the client connects");
     replace(&session, &client.session().to_bytes());
     let mut number = first;
     if let Ok(bytes) = std::fs::read(&ticket) {
@@ -115,9 +115,9 @@ fn client(cluster: &Cluster, directory: &Path, first: u64) {
         }
     }
     loop {
-        let prepared = client.prepare(group, &number.to_le_bytes()).wait().expect("it gets its number");
+        let prepared = client.prepare(group, &number.to_le_bytes()).wait().expect("the command gets its number");
         replace(&ticket, &[&number.to_le_bytes()[..], &prepared.ticket().to_bytes()].concat());
-        let answer = prepared.send().wait().expect("somebody leads again before its time is over");
+        let answer = prepared.send().wait().expect("a member leads again before the time of the call is over");
         assert_eq!(numbers(answer.bytes()), (1, number), "lost or doubled");
         replace(&directory.join("done"), &number.to_le_bytes());
         number += 1;
@@ -170,8 +170,11 @@ fn no_command_is_lost_or_doubled_when_processes_are_killed_or_stopped() {
     drop(client);
     let since = Instant::now();
     let (cluster, group) = (cluster(&directory), "g");
-    let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("it connects");
-    let last = client.call(cluster.group(group).expect("it is there"), b"last").wait().expect("it is applied");
+    let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("the client connects");
+    let last = client
+        .call(cluster.group(group).expect("the group is in the configuration"), b"last")
+        .wait()
+        .expect("the command is applied");
     // One more command may have been applied, whose answer the dead client did not see.
     let (times, length) = numbers(last.bytes());
     let expected = done(&directory) + 1;

@@ -86,13 +86,13 @@ impl Running {
         let builder = Cluster::builder(name).directory(&directory);
         let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
         let cluster = builder.build().expect("a valid cluster");
-        let start = |name| cluster.node(name, Locks::default()).apply_on(on).spawn().expect("it starts");
+        let start = |name| cluster.node(name, Locks::default()).apply_on(on).spawn().expect("the node starts");
         let nodes = ["a", "x"].map(start).into();
         Running { cluster, nodes, _directory: directory }
     }
 
     fn group(&self, name: &str) -> Groups {
-        self.cluster.group(name).expect("it is in the configuration").into()
+        self.cluster.group(name).expect("the group is in the configuration").into()
     }
 
     fn both(&self) -> Groups {
@@ -100,12 +100,12 @@ impl Running {
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().connect().expect("it connects")
+        self.cluster.client().connect().expect("the client connects")
     }
 }
 
 fn read(client: &Client, at: Groups, query: &[u8]) -> (bool, u8) {
-    let answer = client.read(at, query, Consistency::Ordered).wait().expect("it is answered");
+    let answer = client.read(at, query, Consistency::Ordered).wait().expect("the read is answered");
     assert!(answer.replies().all(|(_, bytes)| bytes.len() == 2));
     (answer.bytes()[0] == 1, answer.bytes()[1])
 }
@@ -117,15 +117,15 @@ fn a_read_contains_all_answered_commands_and_changes_nothing() {
         let (one, two) = (running.connect(), running.connect());
         for n in 1..=20_u8 {
             assert_eq!(read(&two, running.group("g1"), &[n]), (false, n - 1));
-            let taken = one.call(running.both(), &[n]).wait().expect("it is applied");
+            let taken = one.call(running.both(), &[n]).wait().expect("the command is applied");
             assert_eq!(read(&two, running.group("g1"), &[n]), (true, n));
             assert_eq!(read(&two, running.group("g2"), &[n]), (true, n));
-            let cut = two.read(running.both(), &[n], Consistency::Ordered).wait().expect("it is answered");
+            let cut = two.read(running.both(), &[n], Consistency::Ordered).wait().expect("the read is answered");
             assert_eq!(cut.replies().map(|(_, bytes)| bytes.to_vec()).collect::<Vec<_>>(), [[1, n], [1, n]]);
             assert!(cut.position() > taken.position());
         }
         for node in &running.nodes {
-            assert_eq!(node.inspect(|locks| locks.commands).expect("it runs"), 20);
+            assert_eq!(node.inspect(|locks| locks.commands).expect("the node runs"), 20);
         }
     }
 }
@@ -134,8 +134,8 @@ fn a_read_contains_all_answered_commands_and_changes_nothing() {
 fn a_local_client_reads() {
     let running = Running::new("reads-local", ApplyThread::Own);
     let holder = running.connect();
-    holder.call(running.group("g1"), b"l").wait().expect("it is applied");
-    let mut client = running.cluster.client().connect_local().expect("it connects");
+    holder.call(running.group("g1"), b"l").wait().expect("the command is applied");
+    let mut client = running.cluster.client().connect_local().expect("the client connects");
     let request = client.submit_read(running.group("g1"), b"l", Consistency::Ordered).expect("there is room");
     let heard = until("an answer", || {
         let mut heard = None;
@@ -153,13 +153,13 @@ fn a_local_client_reads() {
 fn locks_are_released_when_their_session_ends_or_expires() {
     let running = Running::new("reads-sessions", ApplyThread::Own);
     let (watcher, ends) = (running.connect(), running.connect());
-    ends.call(running.group("g1"), b"e").wait().expect("it is applied");
+    ends.call(running.group("g1"), b"e").wait().expect("the command is applied");
     assert!(read(&watcher, running.group("g1"), b"e").0);
     ends.close().expect("its session ends");
     assert!(!read(&watcher, running.group("g1"), b"e").0, "it has ended before this was asked");
     let ttl = Duration::from_secs(4);
-    let leaves = running.cluster.client().session_ttl(ttl).connect().expect("it connects");
-    leaves.call(running.group("g1"), b"l").wait().expect("it is applied");
+    let leaves = running.cluster.client().session_ttl(ttl).connect().expect("the client connects");
+    leaves.call(running.group("g1"), b"l").wait().expect("the command is applied");
     assert!(read(&watcher, running.group("g1"), b"l").0);
     leaves.leave().expect("its session lives on");
     assert!(read(&watcher, running.group("g1"), b"l").0);
@@ -173,11 +173,11 @@ fn a_lock_is_exclusive_while_its_session_surely_lives() {
     let running = Running::new("reads-lease", ApplyThread::Own);
     let watcher = running.connect();
     let ttl = Duration::from_secs(4);
-    let mut holder = running.cluster.client().session_ttl(ttl).connect_local().expect("it connects");
+    let mut holder = running.cluster.client().session_ttl(ttl).connect_local().expect("the client connects");
     let own = holder.session().id();
     holder.submit(running.group("g1"), b"l").expect("there is room");
     let mut turn = || {
-        let _ = holder.turn(|_, _| ()).expect("it goes on");
+        let _ = holder.turn(|_, _| ()).expect("the client still runs");
         holder.lives_until()
     };
     let since = Instant::now();
@@ -185,7 +185,7 @@ fn a_lock_is_exclusive_while_its_session_surely_lives() {
     assert!(first > since && first < since + ttl, "less than its time to live, for what clocks may differ");
     let second = until("a renewal", || turn().filter(|moment| *moment > first));
     let has_it = running.nodes[0].inspect(|locks| locks.holders.get(&b"l"[..]).copied());
-    assert_eq!(has_it.expect("it runs"), Some(own));
+    assert_eq!(has_it.expect("the node runs"), Some(own));
     until("the end of the session's time", || (!read(&watcher, running.group("g1"), b"l").0).then_some(()));
     assert!(Instant::now() >= second, "it ended {:?} before", second - Instant::now());
     // The client learns of the loss when it continues.
@@ -199,21 +199,21 @@ fn a_restored_member_sees_the_ends_of_restored_sessions() {
     let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
     let cluster = Cluster::builder("reads-state").directory(&directory).group("g1", members).build();
     let cluster = cluster.expect("a valid cluster");
-    let start = |name| cluster.node(name, Locks::default()).spawn().expect("it starts");
+    let start = |name| cluster.node(name, Locks::default()).spawn().expect("the node starts");
     let [a, b, c] = ["a", "b", "c"].map(start);
-    let connect = || cluster.client().connect().expect("it connects");
-    let (ends, stays, group) = (connect(), connect(), cluster.group("g1").expect("it is there"));
+    let connect = || cluster.client().connect().expect("the client connects");
+    let (ends, stays, group) = (connect(), connect(), cluster.group("g1").expect("the group is in the configuration"));
     for (client, lock) in [(&ends, b"e"), (&stays, b"s")] {
-        client.call(group, lock).wait().expect("it is applied");
+        client.call(group, lock).wait().expect("the command is applied");
     }
-    c.stop().expect("it ran until now");
-    stays.call(group, b"t").wait().expect("it is applied");
+    c.stop().expect("the node ran until it was stopped");
+    stays.call(group, b"t").wait().expect("the command is applied");
     let c = start("c");
     let held = |node: &NodeHandle<Locks>| node.inspect(|locks| locks.holders.keys().cloned().collect::<Vec<_>>());
-    until("the state at the new process", || (held(&c).expect("it runs") == [b"e", b"s", b"t"]).then_some(()));
+    until("the state at the new process", || (held(&c).expect("the node runs") == [b"e", b"s", b"t"]).then_some(()));
     ends.close().expect("its session ends");
     for node in [&a, &b, &c] {
-        until("the end at every member", || (held(node).expect("it runs") == [b"s", b"t"]).then_some(()));
+        until("the end at every member", || (held(node).expect("the node runs") == [b"s", b"t"]).then_some(()));
     }
 }
 
@@ -233,19 +233,20 @@ fn a_query_at_which_a_majority_panics_halts_the_group() {
 fn client_of_a_resumed_session_gets_an_error_and_ends() {
     let running = Running::new("reads-taken-up", ApplyThread::Own);
     let first = running.connect();
-    first.call(running.group("g1"), b"l").wait().expect("it is applied");
-    let second = running.cluster.client().session(first.session()).connect().expect("it is taken up");
-    let told = first.call(running.group("g1"), b"m").wait().expect_err("it has another process");
+    first.call(running.group("g1"), b"l").wait().expect("the command is applied");
+    let second = running.cluster.client().session(first.session()).connect().expect("the client resumes the session");
+    let told = first.call(running.group("g1"), b"m").wait().expect_err("another process has the session");
     assert!(matches!(told, CallError::NotApplied(Refused::Superseded)), "{told:?}");
     let failure = until("its end", || first.failure());
     assert_eq!(failure.kind(), ClientErrorKind::Superseded);
     assert!(failure.to_string().contains("another process has resumed the session"), "{failure}");
-    let told = first.call(running.group("g1"), b"m").wait().expect_err("it has ended");
+    let told = first.call(running.group("g1"), b"m").wait().expect_err("the client has ended");
     assert!(matches!(told, CallError::NotApplied(Refused::ClientEnded)), "{told:?}");
     assert_eq!(first.lives_until(), None);
-    let held = running.nodes[0].inspect(|locks| locks.holders.keys().cloned().collect::<Vec<_>>()).expect("it runs");
+    let held =
+        running.nodes[0].inspect(|locks| locks.holders.keys().cloned().collect::<Vec<_>>()).expect("the node runs");
     assert_eq!(held, [b"l"], "what was refused is not applied");
-    second.call(running.group("g1"), b"n").wait().expect("it has the session");
+    second.call(running.group("g1"), b"n").wait().expect("the second client has the session");
 }
 
 /// Each client tries the ids of the clients before it, and waits for none of them.
@@ -256,6 +257,6 @@ fn clients_skip_used_ids_without_waiting() {
     let since = Instant::now();
     let last = running.connect();
     assert!(since.elapsed() < Duration::from_millis(1500), "{:?} behind eight others", since.elapsed());
-    last.call(running.group("g1"), b"l").wait().expect("it is applied");
+    last.call(running.group("g1"), b"l").wait().expect("the command is applied");
     drop(clients);
 }

@@ -39,7 +39,7 @@ impl Stage {
         let net = NetConfig::new(self.plan.config().cluster(), me, self.addresses.clone());
         let net = net.key(*b"a key of this test").fingerprint(self.plan.config().fingerprint());
         let config = RoceConfig { chances: self.chances, seed: me.0.into(), ..RoceConfig::default() };
-        RoceFabric::start(net, config).expect("starts")
+        RoceFabric::start(net, config).expect("the fabric starts")
     }
 }
 
@@ -72,14 +72,14 @@ struct Told<'a> {
 
 impl Application for Told<'_> {
     fn deliver(&mut self, message: &Delivered<'_>) {
-        self.recorder.deliver(now_ns(), message).expect("records");
+        self.recorder.deliver(now_ns(), message).expect("the recorder can write");
         self.number = message.number;
         self.delivered.fetch_add(1, Ordering::Relaxed);
     }
 
     fn restore(&mut self, number: u64, _: &[u8]) {
         println!("{} takes over the state after {number}, after {} deliveries", self.name, self.number);
-        self.recorder.recover(now_ns(), number).expect("records");
+        self.recorder.recover(now_ns(), number).expect("the recorder can write");
         self.restored |= number > self.number;
         self.delivered.fetch_add(number - self.number, Ordering::Relaxed);
         self.number = number;
@@ -88,11 +88,11 @@ impl Application for Told<'_> {
 
 /// Runs a member. Returns the number of packets that the lossy network dropped.
 fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink: Sink) -> u64 {
-    let mut member = stage.plan.member_on(stage.fabric(me), me).expect("starts");
-    let recorder = Recorder::new(&stage.plan, me, sink).expect("records");
+    let mut member = stage.plan.member_on(stage.fabric(me), me).expect("the member starts");
+    let recorder = Recorder::new(&stage.plan, me, sink).expect("the recorder can write");
     let mut told = Told { name: stage.plan.name(me), recorder, number: 0, restored: false, delivered };
-    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut told, |_, _, _| ()).expect("runs");
-    told.recorder.complete().expect("records");
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut told, |_, _, _| ()).expect("the member runs");
+    told.recorder.complete().expect("the recorder can write");
     let replica = member.replica();
     // These figures explain a failure.
     println!(
@@ -111,8 +111,8 @@ fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink
 
 fn client(stage: &Stage, place: ClientId, messages: u64, sink: Sink) {
     let me = stage.plan.topology().client_process(place);
-    let mut client = stage.plan.client_on(stage.fabric(me), place).expect("starts");
-    let mut recorder = Recorder::new(&stage.plan, me, sink).expect("records");
+    let mut client = stage.plan.client_on(stage.fabric(me), place).expect("the client starts");
+    let mut recorder = Recorder::new(&stage.plan, me, sink).expect("the recorder can write");
     let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::ADAPTIVE), Housekeeper::default());
     let sets = [vec![GroupId(0)], vec![GroupId(1)], vec![GroupId(0), GroupId(1)]];
     let deadline = Instant::now() + Duration::from_secs(100);
@@ -126,14 +126,14 @@ fn client(stage: &Stage, place: ClientId, messages: u64, sink: Sink) {
             let to = &sets[sent as usize % 3];
             let before = now_ns();
             let Ok(submitted) = client.submit(to, &payload, sent + 64 > messages) else { break };
-            recorder.multicast(before, submitted.id, to, &payload).expect("records");
+            recorder.multicast(before, submitted.id, to, &payload).expect("the recorder can write");
             sent += 1;
             worked = true;
         }
-        client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("waits");
+        client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("the client waits without an error");
         assert!(Instant::now() < deadline, "stuck: {sent} sent, {} delivered", client.delivered_up_to());
     }
-    recorder.complete().expect("records");
+    recorder.complete().expect("the recorder can write");
 }
 
 fn run(stage: &Stage, messages: u64) -> u64 {

@@ -31,25 +31,25 @@ impl std::io::Write for Sink {
 }
 
 fn member(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sink) {
-    let mut member = plan.member(me, directory).expect("starts");
-    let mut recorder = Recorder::new(plan, me, sink).expect("records");
+    let mut member = plan.member(me, directory).expect("the member starts");
+    let mut recorder = Recorder::new(plan, me, sink).expect("the recorder can write");
     let mut last = Duration::ZERO;
     let deliver = |delivered: &stentor::runtime::Delivered<'_>| {
-        recorder.deliver(now_ns(), delivered).expect("records");
+        recorder.deliver(now_ns(), delivered).expect("the recorder can write");
         last = Duration::from_nanos(delivered.timestamp.time);
     };
-    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(deliver), |_, _, _| ()).expect("runs");
-    recorder.complete().expect("records");
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(deliver), |_, _, _| ()).expect("the member runs");
+    recorder.complete().expect("the recorder can write");
     assert_eq!(member.counts().rejected, 0);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the time is after 1970");
     let lately = now.saturating_sub(Duration::from_secs(120))..now + Duration::from_secs(1);
     assert!(lately.contains(&last), "the times of groups are physical: {last:?}, and it is {now:?}");
 }
 
 fn client(plan: &ClusterRuntime, place: ClientId, directory: PathBuf, messages: u64, sink: Sink) {
     let me = plan.topology().client_process(place);
-    let mut client = plan.client(place, directory).expect("starts");
-    let mut recorder = Recorder::new(plan, me, sink).expect("records");
+    let mut client = plan.client(place, directory).expect("the client starts");
+    let mut recorder = Recorder::new(plan, me, sink).expect("the recorder can write");
     let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::ADAPTIVE), Housekeeper::default());
     let sets = [vec![GroupId(0)], vec![GroupId(1)], vec![GroupId(0), GroupId(1)]];
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -63,14 +63,14 @@ fn client(plan: &ClusterRuntime, place: ClientId, directory: PathBuf, messages: 
             let to = &sets[sent as usize % 3];
             let before = now_ns();
             let Ok(submitted) = client.submit(to, &payload, sent + 64 > messages) else { break };
-            recorder.multicast(before, submitted.id, to, &payload).expect("records");
+            recorder.multicast(before, submitted.id, to, &payload).expect("the recorder can write");
             sent += 1;
             worked = true;
         }
-        client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("waits");
+        client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("the client waits without an error");
         assert!(Instant::now() < deadline, "stuck: {sent} sent, {} delivered", client.delivered_up_to());
     }
-    recorder.complete().expect("records");
+    recorder.complete().expect("the recorder can write");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn two_clients_and_four_members_deliver_everything_in_one_order() {
 
 /// Runs a member that sends each message back to its client, preceded by its own number and followed by `padding`.
 fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, padding: &[u8]) {
-    let mut member = plan.member(me, directory).expect("starts");
+    let mut member = plan.member(me, directory).expect("the member starts");
     let owed = RefCell::new(VecDeque::new());
     let deliver = |delivered: &Delivered<'_>| {
         owed.borrow_mut().push_back((delivered.id.client, delivered.number, delivered.payload.to_vec()));
@@ -117,7 +117,7 @@ fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, p
             owed.pop_front();
         }
     })
-    .expect("runs");
+    .expect("the member runs");
 }
 
 /// Three members reply to each message of a client. All processes sleep when there is nothing to do.
@@ -130,7 +130,7 @@ fn all_reply(reply_bytes: usize, messages: u64, padding: &[u8]) {
             let (plan, stop, path) = (&plan, &stop, directory.to_path_buf());
             scope.spawn(move || echo(plan, ProcessId(me), path, stop, padding));
         }
-        let mut client = plan.client(ClientId(0), directory.to_path_buf()).expect("starts");
+        let mut client = plan.client(ClientId(0), directory.to_path_buf()).expect("the client starts");
         let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::BLOCK), Housekeeper::default());
         let payload = |number: u64| vec![number as u8; (number * 37 % 492) as usize];
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -141,7 +141,8 @@ fn all_reply(reply_bytes: usize, messages: u64, padding: &[u8]) {
             while begun && sent < messages && client.submit(&[GroupId(0)], &payload(sent + 1), false).is_ok() {
                 (sent, worked) = (sent + 1, true);
             }
-            client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("waits");
+            client_round(&mut client, &mut backoff, &mut housekeeper, worked)
+                .expect("the client waits without an error");
             while let Some(reply) = client.next_reply() {
                 let next = &mut next[reply.member.index()];
                 let (number, rest) = reply.bytes.split_at(8);

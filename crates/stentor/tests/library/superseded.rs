@@ -43,7 +43,7 @@ impl OnSender for Disconnect {
     type Output = ();
 
     fn on<F: FabricDiagnostics>(self, sender: &mut Sender<F>) {
-        QUEUE_PAIRS.map(QpId).for_each(|qp| sender.fabric_mut().disconnect(qp).expect("it was created"));
+        QUEUE_PAIRS.map(QpId).for_each(|qp| sender.fabric_mut().disconnect(qp).expect("the queue pair was created"));
     }
 }
 
@@ -53,13 +53,14 @@ fn client_whose_id_another_process_acquires_ends_and_its_session_can_be_resumed(
     let plan = Arc::new(common::cluster("superseded", 1, "", ""));
     let cluster = Cluster::of(Arc::clone(&plan)).in_directory(&directory);
     let nodes: Vec<NodeHandle<Log>> =
-        NAMES.map(|name| cluster.node(name, Log::default()).spawn().expect("it starts")).into();
-    let group = cluster.group("g1").expect("it is there");
-    let mut first = cluster.client().connect_local().expect("it connects");
-    first.submit(group, b"one").expect("it is sent");
+        NAMES.map(|name| cluster.node(name, Log::default()).spawn().expect("the node starts")).into();
+    let group = cluster.group("g1").expect("the group is in the configuration");
+    let mut first = cluster.client().connect_local().expect("the client connects");
+    first.submit(group, b"one").expect("the command is sent");
     let mut applied = false;
     while !applied {
-        let _ = first.turn(|_, outcome| applied = matches!(outcome, Outcome::Applied(_))).expect("it goes on");
+        let _ =
+            first.turn(|_, outcome| applied = matches!(outcome, Outcome::Applied(_))).expect("the client still runs");
     }
 
     let me = plan.topology().client_process(ClientId(0));
@@ -67,11 +68,11 @@ fn client_whose_id_another_process_acquires_ends_and_its_session_can_be_resumed(
     first.on_sender(GreetInItsPlace(hello.iter().flat_map(|word| word.to_le_bytes()).collect()));
     // A node answers between two rounds. After several answers it has completed a round, and has read the hello.
     for node in nodes.iter().cycle().take(3 * nodes.len()) {
-        node.status().expect("it runs");
+        node.status().expect("the node runs");
         thread::sleep(Duration::from_millis(10));
     }
-    let lost = first.submit(group, b"two").expect("it does not know");
-    let ticket = first.ticket(lost).expect("it is not settled");
+    let lost = first.submit(group, b"two").expect("the client has not noticed its successor");
+    let ticket = first.ticket(lost).expect("the command is not settled");
     first.on_sender(Disconnect);
     let mut told = Vec::new();
     let error = until("its end", || {
@@ -83,12 +84,12 @@ fn client_whose_id_another_process_acquires_ends_and_its_session_can_be_resumed(
     assert!(text.contains("another process has acquired the client id"), "{text}");
     assert!(text.contains("connect again, and resume the session"), "{text}");
 
-    let second = cluster.client().session(first.leave()).connect().expect("it takes the session up");
+    let second = cluster.client().session(first.leave()).connect().expect("the client resumes the session");
     let resolved = second.resolve(&ticket).wait();
     assert!(matches!(resolved, Err(CallError::NotApplied(Refused::Closed))), "{resolved:?}");
-    second.call(group, b"three").wait().expect("it is applied");
+    second.call(group, b"three").wait().expect("the command is applied");
     let log = until("the command at the first node", || {
-        let log = nodes[0].inspect(|log| log.0.clone()).expect("it runs");
+        let log = nodes[0].inspect(|log| log.0.clone()).expect("the node runs");
         (log.len() == 2).then_some(log)
     });
     assert_eq!(log, [b"one".to_vec(), b"three".to_vec()]);

@@ -48,7 +48,7 @@ impl Alarms {
     }
 
     fn show(&self) {
-        self.seen.lock().expect("nobody panics").clone_from(&self.fired);
+        self.seen.lock().expect("no thread panics while it holds the lock").clone_from(&self.fired);
     }
 }
 
@@ -75,7 +75,7 @@ impl StateMachine for Alarms {
         if timer == ENDLESS {
             return at.set_timer(at.time(), ENDLESS);
         }
-        let due = self.set.remove(&timer).expect("it was set, and fires once");
+        let due = self.set.remove(&timer).expect("the timer was set, and fires once");
         assert!(at.time() >= due, "{timer} fires {} ns too early", due - at.time());
         self.note(at, timer, due);
     }
@@ -139,13 +139,13 @@ impl Killable {
         let seen = Arc::default();
         let late = Arc::default();
         let machine = Alarms { seen: Arc::clone(&seen), late: Arc::clone(&late), ..Alarms::default() };
-        let mut node: Node<Alarms> = cluster.node(name, machine).apply_on(on).start().expect("it starts");
+        let mut node: Node<Alarms> = cluster.node(name, machine).apply_on(on).start().expect("the node starts");
         let (killed, leads, joined) =
             (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)), Arc::default());
         let (until_killed, says, is_in) = (Arc::clone(&killed), Arc::clone(&leads), Arc::clone(&joined));
         let run = move || {
             while !until_killed.load(Ordering::Relaxed) {
-                if let Turn::Idle(_) = node.turn().expect("it goes on") {
+                if let Turn::Idle(_) = node.turn().expect("the node still runs") {
                     thread::sleep(Duration::from_micros(500));
                 }
                 let status = node.status();
@@ -157,7 +157,7 @@ impl Killable {
     }
 
     fn fired(&self) -> Vec<Fired> {
-        self.seen.lock().expect("nobody panics").clone()
+        self.seen.lock().expect("no thread panics while it holds the lock").clone()
     }
 }
 
@@ -184,7 +184,7 @@ impl Running {
         let silence = Duration::from_millis(400)..=Duration::from_millis(800);
         let builder = Cluster::builder(name).directory(&directory).election(silence).group("g1", named);
         let cluster = builder.build().expect("a valid cluster");
-        let group = cluster.group("g1").expect("it is there");
+        let group = cluster.group("g1").expect("the group is in the configuration");
         let mut running = Running { nodes: vec![None, None, None], cluster, group, on, _directory: directory };
         (0..3).for_each(|at| running.start(at));
         running.joined();
@@ -210,12 +210,12 @@ impl Running {
     }
 
     fn client(&self) -> Client {
-        self.cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("it connects")
+        self.cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("the client connects")
     }
 
     fn set(&self, client: &Client, timer: u64, ms: u64) {
         let command = [timer.to_le_bytes(), ms.to_le_bytes()].concat();
-        client.call(self.group, &command).wait().expect("it is applied");
+        client.call(self.group, &command).wait().expect("the command is applied");
     }
 
     /// Waits until all members have recorded these events, in this order, and no others. Returns the largest lateness
@@ -270,7 +270,7 @@ fn sessions_of_dead_clients_end_in_an_idle_group() {
     let client = running.client();
     running.set(&client, 1, 100);
     // This looks like a killed process: nobody ends the session, and nobody renews it.
-    client.leave().expect("it has called");
+    client.leave().expect("the client has a session");
     let since = Instant::now();
     running.told(&[1, SESSION]);
     let took = since.elapsed();
@@ -283,7 +283,7 @@ fn a_client_with_an_expired_session_ends() {
     let running = Running::new("timers-ran-out", ApplyThread::Own);
     let client = running.client();
     let ttl = Duration::from_secs(2);
-    let mut local = running.cluster.client().session_ttl(ttl).connect_local().expect("it connects");
+    let mut local = running.cluster.client().session_ttl(ttl).connect_local().expect("the client connects");
     let call = |local: &mut LocalClient| {
         let command = [1_u64, 0].map(u64::to_le_bytes).concat();
         until("it is sent", || local.submit(running.group, &command).ok());
@@ -293,7 +293,7 @@ fn a_client_with_an_expired_session_ends() {
             Err(error) => Some(Err(error)),
         })
     };
-    assert!(call(&mut local).expect("it lives"), "it is applied");
+    assert!(call(&mut local).expect("the client has not ended"), "it is applied");
     // The client is not turned, as if its process was stopped.
     running.told(&[SESSION]);
     let error = until("it is told", || local.turn(|_, _| ()).err());
@@ -315,17 +315,18 @@ fn a_client_with_an_expired_session_opens_no_other_group() {
     };
     let text = "cluster = \"timers-widened\"\nfabric = \"shm\"\n[limits]\nclock_bound_ms = 10000\n";
     directory.file("cluster.toml", [text, &group(1), &group(2)].concat());
-    let cluster = Cluster::load(directory.join("cluster.toml")).expect("it is valid").in_directory(&directory);
+    let cluster =
+        Cluster::load(directory.join("cluster.toml")).expect("the configuration is valid").in_directory(&directory);
     let nodes = ["m1", "m2"].map(|name| Killable::start(&cluster, name, ApplyThread::Own));
-    let [group, late] = ["g1", "g2"].map(|name| cluster.group(name).expect("it is there"));
-    let ahead = cluster.client().connect().expect("it connects");
+    let [group, late] = ["g1", "g2"].map(|name| cluster.group(name).expect("the group is in the configuration"));
+    let ahead = cluster.client().connect().expect("the client connects");
     let builder = cluster.client().groups(group).session_ttl(Duration::from_secs(2));
-    let mut local = builder.connect_local().expect("it connects");
+    let mut local = builder.connect_local().expect("the client connects");
     let command = [1_u64, 0].map(u64::to_le_bytes).concat();
-    let mut later = ahead.call(group, &command).wait().expect("it is applied").position();
+    let mut later = ahead.call(group, &command).wait().expect("the command is applied").position();
     later.time += 5 * LATE_NS;
     ahead.observe(later).expect("clocks may be so far apart");
-    ahead.call(group, &command).wait().expect("it is applied");
+    ahead.call(group, &command).wait().expect("the command is applied");
     until("it has expired", || (!nodes[0].fired().is_empty()).then_some(()));
     assert!(matches!(local.submit(late, &command), Err(Refused::Unavailable(_))), "the session lacks g2");
     let error = until("it is told", || local.turn(|_, outcome| panic!("{outcome:?}")).err());

@@ -77,13 +77,17 @@ impl Running {
     fn new(name: &str) -> Self {
         let directory = TempDir::new();
         let members = NAMES.map(|name| (name, format!("{name}:1")));
-        let cluster = Cluster::builder(name).group("g", members).directory(&*directory).build().expect("valid");
-        let group = cluster.group("g").expect("it is there");
+        let cluster = Cluster::builder(name)
+            .group("g", members)
+            .directory(&*directory)
+            .build()
+            .expect("the configuration is valid");
+        let group = cluster.group("g").expect("the group is in the configuration");
         Running { cluster, group, _directory: directory }
     }
 
     fn start<const V: u32>(&self, name: &str, machine: Sum<V>, on: ApplyThread) -> NodeHandle<Sum<V>> {
-        self.cluster.node(name, machine).apply_on(on).spawn().expect("it starts")
+        self.cluster.node(name, machine).apply_on(on).spawn().expect("the node starts")
     }
 
     fn client(&self) -> Client {
@@ -92,14 +96,17 @@ impl Running {
 
     /// Adds a number. Returns the sum and the version that the group replies.
     fn add(&self, client: &Client, number: u64) -> (u64, u32) {
-        let answer = client.call(self.group, &number.to_le_bytes()).wait().expect("it is applied");
+        let answer = client.call(self.group, &number.to_le_bytes()).wait().expect("the command is applied");
         let (sum, version) = answer.bytes().split_at(8);
-        (u64::from_le_bytes(sum.try_into().expect("so long")), u32::from_le_bytes(version.try_into().expect("so long")))
+        (
+            u64::from_le_bytes(sum.try_into().expect("the slice has this length")),
+            u32::from_le_bytes(version.try_into().expect("the slice has this length")),
+        )
     }
 }
 
 fn status<S: StateMachine>(node: &NodeHandle<S>) -> Status {
-    node.status().expect("it runs")
+    node.status().expect("the node runs")
 }
 
 /// Waits until the version is in force at a node.
@@ -120,7 +127,7 @@ fn a_group_starts_with_the_version_of_all_its_programs() {
             assert!(others.iter().all(|other| other.version == Some(3) && other.differs_at.is_none()), "{others:?}");
         }
         for node in nodes {
-            assert!(node.stop().expect("it runs").seen.iter().all(|version| *version == 3));
+            assert!(node.stop().expect("the node ran until it was stopped").seen.iter().all(|version| *version == 3));
         }
     }
 }
@@ -134,7 +141,7 @@ fn a_new_version_takes_effect_with_the_last_program_and_never_decreases() {
     // The members get the new program one after the other.
     let mut new = Vec::new();
     for (index, (name, node)) in NAMES.into_iter().zip(old).enumerate() {
-        node.stop().expect("it runs");
+        node.stop().expect("the node ran until it was stopped");
         new.push(running.start(name, Sum::<2>::default(), ApplyThread::Own));
         until("it has joined", || (!status(&new[index]).joining).then_some(()));
         if index < 2 {
@@ -144,10 +151,10 @@ fn a_new_version_takes_effect_with_the_last_program_and_never_decreases() {
     new.iter().for_each(|node| in_force(node, 2));
     assert_eq!(running.add(&client, 10), (23, 2));
     // A member with the old program does not understand the state.
-    new.pop().expect("three").stop().expect("it runs");
+    new.pop().expect("three nodes run").stop().expect("the node ran until it was stopped");
     let old = running.start(NAMES[2], Sum::<1>::default(), ApplyThread::Own);
     until("it ends", || old.has_ended().then_some(()));
-    let error: NodeError = old.stop().err().expect("it has ended by itself");
+    let error: NodeError = old.stop().err().expect("the node has ended by itself");
     assert_eq!(error.kind(), NodeErrorKind::Restore);
     let said = error.to_string();
     assert!(said.contains("applies version 2 of the state machine, and this program has version 1"), "{said}");
@@ -167,8 +174,8 @@ fn one_that_differs_is_named_and_gets_the_state_of_the_others(name: &str, hides:
         running.add(&client, number);
     }
     let leader = || until("a leader", || nodes.iter().position(|node| status(node).leads));
-    let wrong = (0..3).find(|index| (*index == leader()) == leads).expect("there is one");
-    let right = (0..3).find(|index| *index != wrong).expect("there is one");
+    let wrong = (0..3).find(|index| (*index == leader()) == leads).expect("the group has such a member");
+    let right = (0..3).find(|index| *index != wrong).expect("the group has such a member");
     wrongs[wrong].store(1000, Ordering::Relaxed);
     running.add(&client, 0);
     until("it is named", || {

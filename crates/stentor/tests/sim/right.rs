@@ -97,7 +97,7 @@ fn machines_can_differ_by_group() {
                 return Next::fail(format!("{groups:?} replied {reply:?}"));
             }
             let groups = turn.groups().to_vec();
-            let group = *turn.random().pick(&groups).expect("there are groups");
+            let group = *turn.random().pick(&groups).expect("the cluster has groups");
             Next::call(group, "")
         }
     };

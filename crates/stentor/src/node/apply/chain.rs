@@ -185,7 +185,7 @@ mod tests {
         let chain = passed(0..100_000);
         let first = 100_000 / EVERY - KEPT as u64 + 1;
         assert_eq!(chain.marks().at(HISTORY, (first - 1) * EVERY), None);
-        let mark = chain.marks().at(HISTORY, first * EVERY).expect("it is kept");
+        let mark = chain.marks().at(HISTORY, first * EVERY).expect("the mark is kept");
         assert_eq!(mark.digest, Some(first * EVERY - 1));
         let (last, mark) = chain.marks().last();
         assert_eq!((last.index, last.digest), (100_000, None));

@@ -216,6 +216,6 @@ mod tests {
             }
         }
         ends.store(true, Ordering::Relaxed);
-        writer.join().expect("it ends");
+        writer.join().expect("the writing thread does not panic");
     }
 }

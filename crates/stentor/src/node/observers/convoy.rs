@@ -208,7 +208,10 @@ mod tests {
     fn all_participants_get_the_whole_state_at_the_pace_of_the_slowest() {
         let (now, long) = (Instant::now(), 40 * MOST + 7);
         let mut convoy = Convoy::new(1, now);
-        let mut tickets = [convoy.join(now).expect("early"), convoy.join(now).expect("early")];
+        let mut tickets = [
+            convoy.join(now).expect("the convoy accepts participants"),
+            convoy.join(now).expect("the convoy accepts participants"),
+        ];
         let mut taken = [Vec::new(), Vec::new()];
         convoy.begin(Place::default(), frozen(long));
         let mut ends = [None, None];
@@ -232,7 +235,7 @@ mod tests {
     fn a_participant_that_takes_nothing_is_slow_after_its_grace() {
         let now = Instant::now();
         let mut convoy = Convoy::new(1, now);
-        let ticket = convoy.join(now).expect("early");
+        let ticket = convoy.join(now).expect("the convoy accepts participants");
         let mut ticket = Ticket { begun: true, ..ticket };
         assert!(!convoy.is_slow(&ticket, now + GRACE + PAUSE), "the value is not frozen yet");
         convoy.begin(Place::default(), frozen(3 * MOST));
@@ -251,7 +254,7 @@ mod tests {
     fn a_state_that_cannot_be_frozen_fails() {
         let now = Instant::now();
         let mut convoy = Convoy::new(3, now);
-        let ticket = convoy.join(now).expect("early");
+        let ticket = convoy.join(now).expect("the convoy accepts participants");
         convoy.begin(Place::default(), None);
         assert!(matches!(convoy.next(&ticket, now), Some(Next::Failed)));
         assert!(convoy.join(now).is_none());

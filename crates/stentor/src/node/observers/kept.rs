@@ -201,7 +201,7 @@ mod tests {
     fn indexes(kept: &Kept, mut from: u64) -> Vec<u64> {
         let (mut bytes, mut all) = (Vec::new(), Vec::new());
         loop {
-            match kept.read(from, 10).expect("it is kept") {
+            match kept.read(from, 10).expect("the records at the offset are kept") {
                 [] => break,
                 part => {
                     bytes.extend_from_slice(part);
@@ -210,7 +210,7 @@ mod tests {
             }
         }
         let mut at = 0;
-        while let Some((record, length)) = read(&bytes[at..], 100).expect("records") {
+        while let Some((record, length)) = read(&bytes[at..], 100).expect("the bytes are records") {
             at += length;
             if let Record::Step(step) = record {
                 all.push(step.index);
