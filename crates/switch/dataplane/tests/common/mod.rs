@@ -80,9 +80,9 @@ impl Left {
 
 /// Returns a complete packet.
 pub(crate) fn packet(from: Ipv4Addr, to: Ipv4Addr, repr: &Repr, payload: &[u8]) -> Vec<u8> {
-    let envelope = Envelope::plain(from.into(), 0xc123, to.into()).expect("one family");
+    let envelope = Envelope::plain(from.into(), 0xc123, to.into()).expect("both addresses have one family");
     let mut bytes = vec![0; envelope.header_bytes() + repr.packet_bytes()];
-    envelope.emit_packet(repr, payload, &mut bytes).expect("room");
+    envelope.emit_packet(repr, payload, &mut bytes).expect("the buffer has room");
     bytes
 }
 
@@ -119,7 +119,7 @@ impl Bed {
             msn,
         };
         let mut payload = [0; MAX_CONTROL_BYTES];
-        let len = control::emit(&head, &[], links, &mut payload).expect("room");
+        let len = control::emit(&head, &[], links, &mut payload).expect("the buffer has room");
         Bed::control_of(rank, psn, &payload[..len])
     }
 
