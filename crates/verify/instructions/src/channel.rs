@@ -48,8 +48,8 @@ impl Ends {
                 ..ShmConfig::new("instructions", ProcessId(me), &format!("p{me}"), 2)
             };
             let peer = ProcessId(1 - me);
-            let fabric = ShmFabric::start(shm).expect("shared memory");
-            let mut endpoint = Endpoint::new(fabric, config, &[peer]).expect("possible parameters");
+            let fabric = ShmFabric::start(shm).expect("the fabric starts");
+            let mut endpoint = Endpoint::new(fabric, config, &[peer]).expect("the parameters are possible");
             let handle = endpoint.open(peer, 0).expect("a free number");
             (endpoint, handle)
         };

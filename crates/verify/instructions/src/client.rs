@@ -68,7 +68,7 @@ impl StateMachine for Counter {
 fn cluster(directory: &Path) -> Cluster {
     let path = directory.join("cluster.toml");
     std::fs::write(&path, CONFIG).expect("the directory is there");
-    Cluster::load(&path).expect("valid").in_directory(directory)
+    Cluster::load(&path).expect("the configuration is valid").in_directory(directory)
 }
 
 /// A client that is driven by the benchmark, one command at a time.
@@ -87,7 +87,7 @@ impl Turns for LocalClient {
     fn turn(&mut self) -> bool {
         let mut done = false;
         let each = |_, outcome: Outcome<'_>| done = matches!(outcome, Outcome::Applied(_));
-        let _ = LocalClient::turn(self, each).expect("it goes on");
+        let _ = LocalClient::turn(self, each).expect("the client still runs");
         done
     }
 }
@@ -119,7 +119,7 @@ impl ByHand {
     /// Runs a round. Returns whether the last command was applied, or `None` if it is not answered yet.
     fn round(&mut self) -> Option<bool> {
         let ByHand { client, backoff, housekeeper, .. } = self;
-        client_round(client, backoff, housekeeper, false).expect("it never sleeps");
+        client_round(client, backoff, housekeeper, false).expect("the client never sleeps");
         let mut answered = None;
         while let Some(reply) = self.client.next_reply() {
             let record = ReplyRecord::parse(reply.bytes).expect("a record");
@@ -177,8 +177,9 @@ impl Turned<LocalClient> {
     /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn local() -> Self {
-        let connect =
-            |cluster: &Cluster, _: &Path| cluster.client().wait(WaitMode::POLL).connect_local().expect("room");
+        let connect = |cluster: &Cluster, _: &Path| {
+            cluster.client().wait(WaitMode::POLL).connect_local().expect("the client connects")
+        };
         Turned::ready(connect)
     }
 }
@@ -207,9 +208,9 @@ impl Turned<ByHand> {
 }
 
 fn protocol(directory: &Path) -> runtime::Client<ShmFabric> {
-    let config = ClusterConfig::parse(Path::new("cluster.toml"), CONFIG).expect("valid");
-    let plan = ClusterRuntime::new(config).expect("possible");
-    let mut client = plan.client(ClientId(0), directory.to_owned()).expect("starts");
+    let config = ClusterConfig::parse(Path::new("cluster.toml"), CONFIG).expect("the configuration is valid");
+    let plan = ClusterRuntime::new(config).expect("the configuration is possible");
+    let mut client = plan.client(ClientId(0), directory.to_owned()).expect("the client starts");
     while !client.reaches_all(&GROUPS) {
         client.housekeep();
         client.step();
@@ -223,7 +224,7 @@ impl<C: Turns + Send> Turned<C> {
         let cluster = cluster(&directory);
         let start = |name| {
             let node = cluster.node(name, Counter::default()).apply_on(ApplyThread::Protocol);
-            node.wait(WaitMode::POLL).start().expect("it starts")
+            node.wait(WaitMode::POLL).start().expect("the node starts")
         };
         let mut nodes: Vec<_> = NAMES.into_iter().map(start).collect();
         let client = thread::scope(|scope| {
@@ -231,9 +232,9 @@ impl<C: Turns + Send> Turned<C> {
             while !connecting.is_finished() {
                 turn(&mut nodes);
             }
-            connecting.join().expect("it connects")
+            connecting.join().expect("the client connects")
         });
-        let group = cluster.group("g1").expect("it is there");
+        let group = cluster.group("g1").expect("the group is in the configuration");
         let mut turned = Turned { nodes, client, group, _directory: directory };
         for _ in 0..WARM_UP {
             turned.command(false);
@@ -269,7 +270,7 @@ impl<C: Turns + Send> Turned<C> {
 
 fn turn(nodes: &mut [Node<Counter>]) {
     for node in nodes {
-        let _ = node.turn().expect("it goes on");
+        let _ = node.turn().expect("the node still runs");
     }
 }
 
@@ -291,10 +292,10 @@ impl Called {
     pub fn ready() -> Self {
         let directory = TempDir::new();
         let cluster = cluster(&directory);
-        let spawn = |name| cluster.node(name, Counter::default()).spawn().expect("it starts");
+        let spawn = |name| cluster.node(name, Counter::default()).spawn().expect("the node starts");
         let nodes: Vec<_> = NAMES.into_iter().map(spawn).collect();
-        let client = cluster.client().calls(64).connect().expect("it connects");
-        let group = cluster.group("g1").expect("it is there");
+        let client = cluster.client().calls(64).connect().expect("the client connects");
+        let group = cluster.group("g1").expect("the group is in the configuration");
         let woken = Arc::new(Woken { caller: thread::current(), woken: AtomicBool::new(false) });
         let mut called = Called { client, group, woken, _nodes: nodes, _directory: directory };
         for _ in 0..WARM_UP {
@@ -319,12 +320,12 @@ impl Called {
         let mut context = Tasks::from_waker(&waker);
         let (client, group, mut made) = (&self.client, self.group, None);
         count(&mut || made = Some(client.call(group, &COMMAND)));
-        let mut call = pin!(made.expect("it was made"));
+        let mut call = pin!(made.expect("the call was made"));
         loop {
             let mut polled = Poll::Pending;
             count(&mut || polled = call.as_mut().poll(&mut context));
             if let Poll::Ready(answer) = polled {
-                assert_eq!(answer.expect("it is applied").bytes().len(), 8);
+                assert_eq!(answer.expect("the command is applied").bytes().len(), 8);
                 return;
             }
             while !self.woken.woken.swap(false, Ordering::Acquire) {

@@ -70,12 +70,13 @@ impl Cluster {
     #[must_use]
     pub fn ready(groups: usize) -> Self {
         let directory = TempDir::new();
-        let config = ClusterConfig::parse(Path::new("cluster.toml"), &configuration(groups)).expect("valid");
-        let plan = ClusterRuntime::new(config).expect("possible");
+        let config = ClusterConfig::parse(Path::new("cluster.toml"), &configuration(groups))
+            .expect("the configuration is valid");
+        let plan = ClusterRuntime::new(config).expect("the configuration is possible");
         let members = 0..GROUP_OF * groups as u16;
-        let members = members.map(|me| plan.member(ProcessId(me), directory.to_path_buf()).expect("starts"));
+        let members = members.map(|me| plan.member(ProcessId(me), directory.to_path_buf()).expect("the member starts"));
         let members = members.collect();
-        let client = plan.client(ClientId(0), directory.to_path_buf()).expect("starts");
+        let client = plan.client(ClientId(0), directory.to_path_buf()).expect("the client starts");
         let to = &GROUPS[..groups];
         let mut cluster = Cluster { members, client, to, now: Duration::ZERO, delivered: 0, _directory: directory };
         while !(cluster.client.is_connected(to) && cluster.members.iter().all(Member::is_connected)) {
@@ -105,7 +106,8 @@ impl Cluster {
         for _ in 0..messages {
             let due = self.delivered + self.members.len() as u64;
             let (client, to) = (&mut self.client, self.to);
-            counted_if(role == Some(Role::Client), || client.submit(to, &PAYLOAD, true)).expect("room for one");
+            counted_if(role == Some(Role::Client), || client.submit(to, &PAYLOAD, true))
+                .expect("the window has room for a message");
             let mut rounds = 0;
             while self.client.outstanding() > 0 || self.delivered < due {
                 self.round(role);

@@ -46,7 +46,7 @@ impl Set {
         let node = |process: u16| {
             let shm = ShmConfig::new("instructions", ProcessId(process), &format!("p{process}"), PROCESSES);
             let shm = ShmConfig { directory: directory.to_path_buf(), janitor: false, ..shm };
-            Node::new(ShmFabric::start(shm).expect("shared memory"), config, 1, None).expect("a possible process")
+            Node::new(ShmFabric::start(shm).expect("the fabric starts"), config, 1, None).expect("a possible process")
         };
         let nodes = (0..PROCESSES).map(node).collect();
         let mut set = Set { nodes, delivered: 0, broadcasts: 0, _directory: directory };
@@ -73,7 +73,8 @@ impl Set {
         for _ in 0..messages {
             let due = self.delivered + u64::from(PROCESSES);
             let (sender, id) = (&mut self.nodes[0], self.broadcasts);
-            counted_if(role == Some(Role::Sender), || sender.enqueue(0, id, &PAYLOAD)).expect("room for one");
+            counted_if(role == Some(Role::Sender), || sender.enqueue(0, id, &PAYLOAD))
+                .expect("the window has room for a message");
             self.broadcasts += 1;
             let mut rounds = 0;
             while self.delivered < due {

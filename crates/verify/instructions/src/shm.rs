@@ -46,10 +46,10 @@ impl Pair {
         let start = |me: u16| {
             let config = ShmConfig::new("instructions", ProcessId(me), &format!("p{me}"), 2);
             let config = ShmConfig { directory: directory.to_path_buf(), janitor: false, ..config };
-            let mut fabric = ShmFabric::start(config).expect("shared memory");
+            let mut fabric = ShmFabric::start(config).expect("the fabric starts");
             let peer = ProcessId(1 - me);
             let region = fabric.register(RegionSpec { purpose: PURPOSE, writer: peer, bytes: REGION_BYTES });
-            fabric.grant(region.expect("memory"), peer, Access::Write).expect("a peer");
+            fabric.grant(region.expect("memory for the region is available"), peer, Access::Write).expect("a peer");
             fabric.connect(peer, Service(0), QpConfig::reliable(32, 16)).expect("a queue pair");
             fabric
         };
@@ -80,7 +80,7 @@ impl Pair {
         for id in 0..messages {
             let verb = Verb::Write { source: Source::Inline(&[7; 64]), target: self.target };
             counted_if(role == Some(Role::Post), || {
-                self.writer.post(QP, WorkRequest { id, verb, signalled: true }).expect("room");
+                self.writer.post(QP, WorkRequest { id, verb, signalled: true }).expect("the send queue has room");
                 self.writer.flush();
             });
             let polled = counted_if(role == Some(Role::Poll), || self.writer.poll(&mut out));

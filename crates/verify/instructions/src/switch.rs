@@ -33,9 +33,9 @@ fn packet(message: Message, payload: &[u8]) -> Vec<u8> {
     let mut bth = Bth::new(Switch::vrqpn(GID, 0), Psn::new(FIRST));
     bth.ack_req = true;
     let repr = Repr { bth, headers: Headers::Rc(message), payload_bytes: payload.len() };
-    let envelope = Envelope::plain(address(0).into(), 0xc123, FORWARD.into()).expect("one family");
+    let envelope = Envelope::plain(address(0).into(), 0xc123, FORWARD.into()).expect("both addresses have one family");
     let mut bytes = vec![0; envelope.header_bytes() + repr.packet_bytes()];
-    envelope.emit_packet(&repr, payload, &mut bytes).expect("room");
+    envelope.emit_packet(&repr, payload, &mut bytes).expect("the buffer has room");
     bytes
 }
 
@@ -61,7 +61,7 @@ impl Bed {
         let psn = Psn::new(FIRST);
         let head = Head { operation: Operation::Link, lock_id: 77, epoch: 0, sqpn: 0x100, psn, msn: 0 };
         let mut payload = [0; MAX_CONTROL_BYTES];
-        let len = control::emit(&head, &[], &links, &mut payload).expect("room");
+        let len = control::emit(&head, &[], &links, &mut payload).expect("the buffer has room");
         let reth = Reth { va: CONTROL_VA, rkey: CONTROL_RKEY, bytes: len as u32 };
         let control = packet(Message::WriteOnly(reth), &payload[..len]);
         assert_eq!(passes(&mut switch, &control), 1, "the links are acknowledged");

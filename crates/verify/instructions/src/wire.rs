@@ -40,7 +40,7 @@ impl Place {
             headers: Headers::Rc(Message::WriteOnly(reth)),
             payload_bytes: PAYLOAD.len(),
         };
-        let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("one family");
+        let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("both addresses have one family");
         let mut place = Place { envelope, repr, bytes: vec![0; repr.packet_bytes()] };
         place.pass(None, WARM_UP);
         place
@@ -59,7 +59,7 @@ impl Place {
         for psn in 0..messages as u32 {
             counted_if(role == Some(Role::Encode), || {
                 repr.bth.psn = Psn::new(psn);
-                repr.emit(bytes).expect("room").copy_from_slice(black_box(&PAYLOAD));
+                repr.emit(bytes).expect("the buffer has room").copy_from_slice(black_box(&PAYLOAD));
                 envelope.seal(bytes);
             });
             let read = counted_if(role == Some(Role::Decode), || {
