@@ -196,7 +196,7 @@ mod tests {
 
     fn clocks(seed: u64) -> (Topology, Clocks) {
         let topology = Topology::new(&[3, 1, 2], 1).expect("a possible cluster");
-        let clocks = Clocks::draw(seed, Profile::Clocks, &topology).expect("it has clocks");
+        let clocks = Clocks::draw(seed, Profile::Clocks, &topology).expect("the profile has clocks");
         (topology, clocks)
     }
 

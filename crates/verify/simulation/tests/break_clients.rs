@@ -103,7 +103,7 @@ fn client_id_with_many_unread_messages_is_taken_over() {
     bed.run(SETTLED_NS, true);
     bed.replace_client(0);
     bed.run(4 * RECONNECTED_NS, true);
-    let id = bed.submit(0, &[0], b"next", true).expect("all is delivered");
+    let id = bed.submit(0, &[0], b"next", true).expect("all earlier messages are delivered");
     bed.run(SETTLED_NS, true);
     assert_eq!(id.sequence, (1 << MessageId::GENERATION_BITS) + 1);
     assert_eq!(bed.delivered_by(0), (1..=200).chain([id.sequence]).collect::<Vec<_>>());

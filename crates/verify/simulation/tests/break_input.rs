@@ -57,7 +57,7 @@ impl Forger {
         let to = [Destination { group: GroupId(0), slot }];
         Header::encode(sequence, 8, false, &to, &mut record[HEADER_WORDS..]);
         *record.last_mut().expect("a record") = payload;
-        let place = self.ring.seal(bytes, &mut record).expect("room");
+        let place = self.ring.seal(bytes, &mut record).expect("the ring has room");
         let region = self.fabric.resolve(ProcessId(0), Purpose(3)).expect("a granted ring");
         let source: Vec<u8> = record.iter().flat_map(|word| word.to_le_bytes()).collect();
         let target = RemoteSpan { region, offset: place.offset };

@@ -37,9 +37,9 @@ fn address(rank: u8) -> Ipv4Addr {
 }
 
 fn packet(from: Ipv4Addr, to: Ipv4Addr, repr: &Repr, payload: &[u8]) -> Vec<u8> {
-    let envelope = Envelope::plain(from.into(), 0xc123, to.into()).expect("one family");
+    let envelope = Envelope::plain(from.into(), 0xc123, to.into()).expect("both addresses have one family");
     let mut bytes = vec![0; envelope.header_bytes() + repr.packet_bytes()];
-    envelope.emit_packet(repr, payload, &mut bytes).expect("room");
+    envelope.emit_packet(repr, payload, &mut bytes).expect("the buffer has room");
     bytes
 }
 

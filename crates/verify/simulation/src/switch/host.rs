@@ -121,7 +121,7 @@ impl Host {
         assert_eq!(key, Some(Host::rkey(rank)), "keys follow from their entropy");
         let path = |to: Ipv4Addr, dest_qp, expected| {
             let (from, to): (IpAddr, IpAddr) = (Setup::address(rank).into(), to.into());
-            let envelope = Envelope::plain(from, 0xc000 + u16::from(rank), to).expect("one family");
+            let envelope = Envelope::plain(from, 0xc000 + u16::from(rank), to).expect("both addresses have one family");
             let expected_psn = Psn::new(expected);
             let min_rnr_timer = RnrTimer::from_code(14);
             Path { envelope, dest_qp, expected_psn, mtu: setup.mtu, max_dest_rd_atomic: 1, min_rnr_timer }
@@ -129,12 +129,12 @@ impl Host {
         let (forward, backward) = (Switch::vrqpn(setup.gid, rank), Switch::vsqpn(setup.gid, rank));
         let paths = [(sqp, path(setup.forward, forward, 0)), (rqp, path(setup.backward, backward, expected))];
         for (qp, path) in paths {
-            endpoint.init(qp).expect("it is reset");
+            endpoint.init(qp).expect("the queue pair is reset");
             endpoint.ready_to_receive(qp, path).expect("a path");
         }
         // The timeout is shorter than the interval of any probe, so that a silence ends with a timeout.
         let sending = Sending { timeout: 5, window: setup.window, ..Sending::new(Psn::new(first_psn)) };
-        endpoint.ready_to_send(sqp, sending).expect("it is ready to receive");
+        endpoint.ready_to_send(sqp, sending).expect("the queue pair is ready to receive");
         let mut host = Host {
             rank,
             endpoint,
