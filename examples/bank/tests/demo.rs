@@ -13,7 +13,8 @@ fn bank(words: &[&str]) -> Command {
 
 /// Runs a demonstration of 600 transfers with kills. Returns its output.
 fn demo(words: &[&str]) -> String {
-    let Output { status, stdout, .. } = bank(&["demo"]).args(words).stderr(Stdio::inherit()).output().expect("it runs");
+    let Output { status, stdout, .. } =
+        bank(&["demo"]).args(words).stderr(Stdio::inherit()).output().expect("the program runs");
     let text = String::from_utf8_lossy(&stdout).into_owned();
     println!("{text}");
     assert!(status.success(), "{status}");
@@ -48,7 +49,7 @@ impl Drop for Node {
 }
 
 fn said(directory: &Path, words: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stdout, stderr } = bank(words).current_dir(directory).output().expect("it runs");
+    let Output { status, stdout, stderr } = bank(words).current_dir(directory).output().expect("the program runs");
     (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
 }
 
@@ -66,7 +67,14 @@ fn commands_do_one_step_each() {
     let names = ["g1.1", "g1.2", "g1.3", "g2.1", "g2.2", "g2.3"];
     let node = |name| {
         let mut command = bank(&["node", name, "--sockets", sockets]);
-        Node(command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("it starts"))
+        Node(
+            command
+                .current_dir(&directory)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("the node starts"),
+        )
     };
     let _nodes = names.map(node);
     let run = |words: &[&str]| said(&directory, &[words, &["--sockets", sockets]].concat());

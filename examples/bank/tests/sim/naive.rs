@@ -46,7 +46,7 @@ impl StateMachine for NaiveBank {
 
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
         let verdict = serde_json::from_slice(command).ok().and_then(|command| self.transfer(at, command));
-        reply.extend(&serde_json::to_vec(&verdict).expect("it is written"));
+        reply.extend(&serde_json::to_vec(&verdict).expect("the verdict is serializable"));
         self.sound = Bank::from(self.ledger.clone());
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn script(client: usize, found: Rc<Found>) -> impl FnMut(&mut Turn<'_
 }
 
 fn bytes(what: impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(&what).expect("it is written")
+    serde_json::to_vec(&what).expect("the command is serializable")
 }
 
 impl Client {
@@ -58,11 +58,11 @@ impl Client {
             taken_back = self.judge(call)?.or(taken_back);
         }
         if let Some((id, order)) = taken_back {
-            let homes = [order.from, order.to].map(|account| account.home(&groups).expect("there are groups"));
+            let homes = [order.from, order.to].map(|account| account.home(&groups).expect("the cluster has groups"));
             return Ok(Next::call(homes, bytes(Command::Cancel(id))));
         }
         if let Some((account, command)) = self.first.pop() {
-            return Ok(Next::call(account.home(&groups).expect("there are groups"), bytes(command)));
+            return Ok(Next::call(account.home(&groups).expect("the cluster has groups"), bytes(command)));
         }
         // A pause or a read delays the second command of a transfer, so that other clients can read or cancel the
         // transfer before it.
@@ -76,7 +76,7 @@ impl Client {
             return Ok(Next::call(to, bytes(command)));
         }
         let account = some_account(turn.random());
-        let home = account.home(&groups).expect("there are groups");
+        let home = account.home(&groups).expect("the cluster has groups");
         Ok(match turn.random().below(12) {
             0 => Next::call(home, bytes(Command::Deposit(account, 30))),
             1 => Next::call(home, bytes(Command::Withdraw(account, 20))),
