@@ -406,8 +406,8 @@ mod tests {
             let cluster = Cluster::builder("kv-alone").group("g1", [("a", "127.0.0.1:7101")]).build();
             let (backend, next) = Backend::connecting(cluster.expect("a valid cluster"));
             let (stop, listener) = (Arc::default(), Gateway::listen("127.0.0.1:0").expect("a free port"));
-            let gateway = Gateway::with(listener, backend, 1, Arc::clone(&stop)).expect("it starts");
-            let client = TcpStream::connect(("127.0.0.1", gateway.port())).expect("it listens");
+            let gateway = Gateway::with(listener, backend, 1, Arc::clone(&stop)).expect("the gateway starts");
+            let client = TcpStream::connect(("127.0.0.1", gateway.port())).expect("the gateway listens");
             client.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
             let gateway = thread::spawn(move || {
                 let _next = next;
@@ -417,14 +417,14 @@ mod tests {
         }
 
         fn ask(&mut self, request: &str) -> String {
-            self.client.write_all(request.as_bytes()).expect("it is connected");
+            self.client.write_all(request.as_bytes()).expect("the client is connected");
             let mut reply = Vec::new();
             while !reply.ends_with(b"\r\n") {
                 let mut byte = [0];
                 self.client.read_exact(&mut byte).expect("a reply");
                 reply.extend(byte);
             }
-            String::from_utf8(reply).expect("text")
+            String::from_utf8(reply).expect("the reply is text")
         }
     }
 

@@ -32,7 +32,7 @@ impl Connection {
 
     /// Shuts down the sending side.
     pub(crate) fn end_output(&self) {
-        self.stream.shutdown(std::net::Shutdown::Write).expect("it is connected");
+        self.stream.shutdown(std::net::Shutdown::Write).expect("the stream is connected");
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -79,7 +79,7 @@ impl Connection {
     /// separated by blanks.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        self.send(&words).expect("it is sent");
+        self.send(&words).expect("the words are sent");
         in_words(&self.reply().expect("a reply"))
     }
 }

@@ -26,7 +26,7 @@ impl Hosts {
     pub(crate) fn new(test: &str) -> Option<Hosts> {
         if std::env::var_os(INSIDE).is_none() {
             let mut again = Command::new("unshare");
-            again.arg("-rnm").arg(std::env::current_exe().expect("it runs"));
+            again.arg("-rnm").arg(std::env::current_exe().expect("the path of this program is known"));
             again.args(["--exact", test, "--nocapture", "--include-ignored"]).env(INSIDE, "1");
             let status = again.status().expect("`unshare` starts: install util-linux");
             assert!(status.success(), "the test in its own namespaces ended with {status}");
@@ -59,7 +59,7 @@ impl Hosts {
         let path = directory.join("node.sh");
         let text = format!("#!/bin/sh\nexec ip netns exec \"h${{2##*.}}\" '{}' \"$@\"\n", program.display());
         fs::write(&path, text).expect("the directory is writable");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the script's mode can be set");
         path
     }
 

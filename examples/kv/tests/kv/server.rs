@@ -31,7 +31,7 @@ impl Gateway {
             .spawn()
             .expect("the program is built");
         let mut line = String::new();
-        let output = child.stdout.take().expect("it is piped");
+        let output = child.stdout.take().expect("the output is piped");
         BufReader::new(output).read_line(&mut line).expect("the gateway prints a line when it is ready");
         let port = line.trim().strip_prefix("ready at port ").and_then(|port| port.parse().ok());
         Gateway { child, port: port.unwrap_or_else(|| panic!("the gateway printed: {line}")) }
@@ -41,7 +41,8 @@ impl Gateway {
 impl Gateway {
     /// Returns the processor time of the gateway, in ticks of 10 ms.
     pub(crate) fn processor_ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the server's process runs");
         let fields: Vec<&str> = stat.rsplit(')').next().expect("a name").split_whitespace().collect();
         fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number")
     }
