@@ -14,7 +14,7 @@ fn lock(words: &[&str]) -> Command {
 #[test]
 fn stopped_holder_is_refused_and_another_one_continues() {
     let Output { status, stdout, .. } =
-        lock(&["demo", "--rounds", "2"]).stderr(Stdio::inherit()).output().expect("it runs");
+        lock(&["demo", "--rounds", "2"]).stderr(Stdio::inherit()).output().expect("the program runs");
     let text = String::from_utf8_lossy(&stdout);
     println!("{text}");
     assert!(status.success(), "{status}");
@@ -49,12 +49,12 @@ fn commands_do_one_step_each() {
     let start = |words: &[&str]| {
         let mut command = lock(&[words, &["--sockets", sockets]].concat());
         command.current_dir(&directory).stdin(Stdio::piped()).stdout(Stdio::piped());
-        Running(command.spawn().expect("it starts"))
+        Running(command.spawn().expect("the program starts"))
     };
     let _nodes = ["g1.1", "g1.2", "g1.3"].map(|name| start(&["node", name]));
     let next_line = |from: &mut Running| {
         let mut line = String::new();
-        let output = from.0.stdout.as_mut().expect("it is piped");
+        let output = from.0.stdout.as_mut().expect("the output is piped");
         BufReader::with_capacity(1, output).read_line(&mut line).expect("a line");
         line
     };
@@ -64,8 +64,10 @@ fn commands_do_one_step_each() {
     let held = next_line(&mut holder);
     let token = held.trim_end().strip_prefix("holds door with token ").unwrap_or_else(|| panic!("{held}"));
     let run = |words: &[&str]| {
-        let output =
-            lock(&[words, &["--sockets", sockets]].concat()).current_dir(&directory).output().expect("it runs");
+        let output = lock(&[words, &["--sockets", sockets]].concat())
+            .current_dir(&directory)
+            .output()
+            .expect("the program runs");
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
     let (code, text) = run(&["show"]);
@@ -74,6 +76,6 @@ fn commands_do_one_step_each() {
     let (code, text) = run(&["hold", "gate", "--lease", "2s"]);
     assert!(code == Some(2) && text.contains("ask for more than 2s"), "{text}");
     drop(holder.0.stdin.take());
-    assert!(holder.0.wait().expect("it ran").success());
+    assert!(holder.0.wait().expect("the holder ends").success());
     assert_eq!(next_line(&mut watcher), format!("door is free: the lease of token {token} was released\n"));
 }

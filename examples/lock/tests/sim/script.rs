@@ -33,7 +33,7 @@ pub(crate) fn script(judge: Rc<RefCell<Judge>>, found: Rc<RefCell<Found>>) -> im
 }
 
 fn bytes(what: impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(&what).expect("it is written")
+    serde_json::to_vec(&what).expect("the command is serializable")
 }
 
 impl Client {
