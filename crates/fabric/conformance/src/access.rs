@@ -40,7 +40,7 @@ pub(super) fn errors<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("revoke from another", &bed.at(A).revoke(region, stranger), &not_for)
 }
 
-pub(super) fn outside_the_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn writes_outside_the_region_are_refused<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let guard = bed.region(B, A, 1, 8, None)?;
     let region = bed.region(B, A, 2, 8, Some(Access::Write))?;
     let link = bed.link(16, 4)?;
@@ -58,7 +58,7 @@ pub(super) fn outside_the_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn refusals_are_reported_unsignalled_too<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn refusals_of_unsignalled_requests_are_reported<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (_, link, remote) = bed.linked(8, Access::Write, 16)?;
     called("post", bed.try_post(A, link.a, 5, write(&[1; 16], remote, 7), false))?;
     bed.expect(A, link.a, 5, (Opcode::Write, Status::RemoteAccess))?;
@@ -87,7 +87,7 @@ pub(super) fn nothing_after_a_refusal_takes_effect<T: Testbed>(bed: &mut Bed<T>)
     same("the region", &bed.words(B, region), &vec![0; 8])
 }
 
-pub(super) fn another_peers_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn other_peers_are_refused<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let thief = ProcessId(2);
     let region = bed.region(B, A, 1, 8, Some(Access::Atomic))?;
     bed.link(16, 4)?;
@@ -99,7 +99,7 @@ pub(super) fn another_peers_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("the region", &bed.words(B, region), &vec![0; 8])
 }
 
-pub(super) fn rights<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn rights_are_enforced<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let readable = bed.region(B, A, 1, 8, Some(Access::Read))?;
     let writable = bed.region(B, A, 2, 8, Some(Access::Write))?;
     let local = bed.region(A, A, 3, 8, None)?;

@@ -9,7 +9,7 @@ use stentor_fabric::{
 
 const CONFIG: QpConfig = QpConfig::reliable(16, 4);
 
-pub(super) fn both_ends_make_it<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn both_ends_connect<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let a = called("connect", bed.at(A).connect(B, SERVICE, CONFIG))?;
     bed.settle();
     same("state with one end only", &bed.at(A).state(a), &QpState::Connecting)?;
@@ -61,7 +61,7 @@ pub(super) fn errors<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 /// One end disconnects while the other end only polls.
-pub(super) fn disconnected_from_one_end<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn one_end_disconnects<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
     let unknown = QpId(4_000_000);
     same("end of nothing", &bed.at(A).disconnect(unknown), &Err(ConnectError::UnknownQp(unknown)))?;

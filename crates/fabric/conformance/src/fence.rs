@@ -12,7 +12,7 @@ fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpPair)> {
 }
 
 /// Revokes one region of several: the other regions and services keep working.
-pub(super) fn only_what_was_revoked<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn only_the_revoked_region_is_fenced<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, main) = setup(bed)?;
     let other = bed.region(B, A, 2, WORDS, Some(Access::Write))?;
     let side = bed.connect((A, B), Service(8), QpConfig::reliable(64, 4))?;
@@ -36,7 +36,7 @@ pub(super) fn only_what_was_revoked<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 /// A writes continuously; B fences it, reads the memory, and grants access again.
-pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn repeated_fences_hold<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
     let mut next = 1_u64;
     for round in 0..2 * bed.repeats() {
@@ -79,7 +79,7 @@ pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn contents_are_the_owners<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn contents_belong_to_the_owner<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
     for round in 1..=bed.repeats() {
         let remote = bed.resolve(A, B, 1)?;
@@ -102,7 +102,7 @@ pub(super) fn contents_are_the_owners<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 
 /// A peer without outstanding requests is fenced and readmitted without a break of the connection: it resolves a new
 /// key.
-pub(super) fn without_a_break<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn idle_peer_is_fenced_without_a_break<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
     let mut remote = bed.resolve(A, B, 1)?;
     let mut keys = vec![remote.key];
@@ -120,7 +120,7 @@ pub(super) fn without_a_break<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("state", &bed.at(A).state(link.a), &QpState::Ready)
 }
 
-pub(super) fn of_a_peer_that_is_gone<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn crashed_peer_is_fenced<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
     let remote = bed.resolve(A, B, 1)?;
     bed.write_and_see((A, link.a), (B, region), (remote, 0), 1)?;

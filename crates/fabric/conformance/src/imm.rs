@@ -22,7 +22,7 @@ fn notify<T: Testbed>(bed: &mut Bed<T>, link: QpPair, id: u64, (remote, word): (
     bed.post(A, link.a, id, verb)
 }
 
-pub(super) fn data_then_notification<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn notification_follows_the_data<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = setup(bed)?;
     for n in 0..8 {
         called("post_recv", bed.at(B).post_recv(link.b, NOTHING, 500 + n))?;
@@ -88,7 +88,7 @@ pub(super) fn receives_are_bounded<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 
 /// Sends more notifications than receives are posted. Each notification waits for a receive, and none is lost. If the
 /// fabric orders writes, the notifications arrive in order.
-pub(super) fn late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn notifications_are_late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = setup(bed)?;
     let (count, mut posted, mut got, mut done) = (28, 2, Vec::new(), Vec::new());
     for n in 0..posted {
@@ -125,7 +125,7 @@ pub(super) fn late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 /// The retry limit breaks only the queue pair: after a reset of both ends notifications arrive again.
-pub(super) fn goes_on_after_the_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn recovers_after_the_retry_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (_, link, _) = setup(bed)?;
     for round in 0..bed.repeats() {
         let remote = bed.resolve(A, B, 1)?;

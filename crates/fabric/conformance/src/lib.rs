@@ -117,43 +117,47 @@ macro_rules! cases {
 fn cases<T: Testbed>() -> Vec<Case<T>> {
     cases! {
         registration: regions_are_zeroed_and_sized(2), errors(2);
-        connection: both_ends_make_it(2), services_are_separate(2), errors(2), reset_after_an_error(2),
-            disconnected_from_one_end(2);
-        access: grants_travel(2), errors(3), outside_the_region(2), another_peers_region(3), rights(2),
-            refusals_are_reported_unsignalled_too(2), nothing_after_a_refusal_takes_effect(2);
+        connection: both_ends_connect(2), services_are_separate(2), errors(2), reset_after_an_error(2),
+            one_end_disconnects(2);
+        access: grants_travel(2), errors(3), writes_outside_the_region_are_refused(2), other_peers_are_refused(3),
+            rights_are_enforced(2), refusals_of_unsignalled_requests_are_reported(2),
+            nothing_after_a_refusal_takes_effect(2);
         write: lands_whole(2), in_order_on_one_queue_pair(2), last_write_wins(2), both_ways_at_once(2);
         ring: thousands_of_records(2), slots_show_the_newest(2);
-        imm: data_then_notification(2), waits_for_a_receive(2), breaks_without_a_receive(2), receives_are_bounded(2),
-            late_but_not_lost(2), goes_on_after_the_limit(2);
-        merge: everything_lands_and_is_reported_once(2), completions_come_in_order(2), other_requests_keep_their_places(2),
-            every_part_of_a_refused_one_is_named(2), nothing_is_left_of_a_connection_that_ends(2);
-        read: what_a_completed_write_wrote(2), what_the_owner_stored(2), of_many_words(2);
-        readers: they_read_and_never_write(3), one_loses_access_and_the_others_keep_it(3);
-        loopback: writes_and_reads(1), own_limits_hold(1);
+        imm: notification_follows_the_data(2), waits_for_a_receive(2), breaks_without_a_receive(2),
+            receives_are_bounded(2), notifications_are_late_but_not_lost(2), recovers_after_the_retry_limit(2);
+        merge: everything_lands_and_is_reported_once(2), completions_come_in_order(2),
+            other_requests_keep_their_order(2), every_part_of_a_refused_write_is_reported(2),
+            unflushed_requests_fail_with_the_connection(2);
+        read: completed_writes_are_read(2), stores_of_the_owner_are_read(2), many_words_are_read(2);
+        readers: readers_read_and_never_write(3), one_reader_loses_access_and_the_others_keep_it(3);
+        loopback: writes_and_reads(1), own_access_is_limited(1);
         send: all_lengths_in_order(2), too_long_for_the_receive(2);
         atomic: compare_and_swap(2), fetch_and_add(2), atomic_among_themselves(2);
-        queue: inline_limit(2), bounded_and_freed_by_signalled(2), one_completion_per_signalled(2), poll_and_wait_flush(2);
-        source: free_after_a_later_completion(2), inline_is_free_at_once(2);
-        revoke: refused_afterwards(2), keeps_what_completed(2), grant_again_has_a_fresh_key(2);
+        queue: inline_limit(2), bounded_and_freed_by_signalled(2), one_completion_per_signalled(2),
+            poll_and_wait_flush(2);
+        source: source_is_free_after_a_later_completion(2), inline_source_is_free_at_once(2);
+        revoke: later_writes_are_refused(2), completed_writes_are_kept(2), new_grant_has_a_fresh_key(2);
         restart: the_next_life_connects(2), granted_regions_stay_granted(2), old_regions_are_refused(2),
-            nothing_late_after_connected(2), fresh_after_revoke_and_grant(2), services_come_back_one_by_one(2),
-            everybody_at_once(2), who_stays_away_blocks_nobody(3);
-        link: the_other_end_learns_of_it(2), crosswise(2), services_are_independent(2), all_completions_at_once(2),
-            receives_are_posted_anew(2), nothing_late_after_connected(2), grants_are_heard_while_broken(2),
-            survives_a_cut(2);
-        fence: only_what_was_revoked(2), again_and_again(2), contents_are_the_owners(2), without_a_break(2),
-            of_a_peer_that_is_gone(2);
+            no_late_write_lands_after_connected(2), memory_is_fresh_after_revoke_and_grant(2),
+            services_reconnect_one_by_one(2), both_processes_restart_at_once(2), absent_process_blocks_no_other(3);
+        link: other_end_learns_of_the_break(2), both_ends_break_at_once(2), services_are_independent(2),
+            completions_precede_disconnected(2), receives_end_with_the_connection(2),
+            no_late_write_lands_after_connected(2), grants_arrive_while_broken(2), survives_a_cut(2);
+        fence: only_the_revoked_region_is_fenced(2), repeated_fences_hold(2), contents_belong_to_the_owner(2),
+            idle_peer_is_fenced_without_a_break(2), crashed_peer_is_fenced(2);
         heartbeat: counts_up(2), stops_with_the_process(2);
-        wait: woken_by_a_write(2), quiet_only_when_nothing_landed(2), times_out(2),
-            ended_by_another_thread(2), wakes_between_arming_and_sleeping_count(2), wakes_before_arming_do_not(2),
+        wait: woken_by_a_write(2), poll_hint_names_each_writer(2), times_out(2), ended_by_another_thread(2),
+            wakes_between_arming_and_sleeping_count(2), wakes_before_arming_do_not(2),
             a_wake_makes_the_descriptor_readable(2);
         capabilities: constant_and_sane(2), honest(2), bytes_in_order_if_claimed(2);
         post_errors: one_by_one(2);
-        set: refused_where_there_are_none(2), copies_to_whom_it_says(3), errors(3), bounded_and_freed_by_signalled(3),
-            in_order_at_each_target(3), one_refusal_breaks_it_for_all(3), who_is_gone_is_left_out(3),
-            queue_pairs_go_on(3), settled_means_nothing_lands(3), nothing_of_an_earlier_life(3), survives_a_cut(3);
-        tagged: exact_and_masked(2), unexpected_messages_wait(2), masks_find_what_came_early(2),
-            cancelled_receives_come_back(2);
+        set: refused_without_the_capability(2), copies_reach_exactly_the_targets(3), errors(3),
+            bounded_and_freed_by_signalled(3), in_order_at_each_target(3), one_refusal_breaks_it_for_all(3),
+            crashed_process_is_left_out(3), queue_pairs_survive_failures_of_the_set(3), settled_means_nothing_lands(3),
+            no_write_of_an_earlier_life_lands(3), survives_a_cut(3);
+        tagged: exact_and_masked_tags_match(2), unexpected_messages_wait(2), masks_match_unexpected_messages(2),
+            cancelled_receives_complete_once(2);
         unreliable: lossy_but_unbroken(2), only_send_and_write(2);
     }
 }

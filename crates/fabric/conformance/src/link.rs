@@ -48,7 +48,7 @@ impl Pair {
     }
 }
 
-pub(super) fn the_other_end_learns_of_it<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn other_end_learns_of_the_break<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 1..=bed.repeats() {
         let first = if round % 2 == 0 { A } else { B };
@@ -73,7 +73,7 @@ pub(super) fn the_other_end_learns_of_it<T: Testbed>(bed: &mut Bed<T>) -> Outcom
 }
 
 /// Both ends repeatedly break the connection at about the same time, and reset as soon as they detect the break.
-pub(super) fn crosswise<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn both_ends_break_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 1..=3 * bed.repeats() {
         let (first, second) = if round % 2 == 0 { (A, B) } else { (B, A) };
@@ -132,7 +132,7 @@ pub(super) fn services_are_independent<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
 }
 
 /// After `Disconnected` a process can poll all outstanding completions. No completion is reported later.
-pub(super) fn all_completions_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn completions_precede_disconnected<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 0..bed.repeats() {
         let remote = bed.resolve(A, B, 1)?;
@@ -180,7 +180,7 @@ pub(super) fn all_completions_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn receives_are_posted_anew<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn receives_end_with_the_connection<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 0..bed.repeats() {
         let old = 10 * round;
@@ -205,7 +205,7 @@ pub(super) fn receives_are_posted_anew<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
 }
 
 /// One end streams while the other end breaks the connection: a posted write lands before the next connection or never.
-pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn no_late_write_lands_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 1..=bed.repeats() {
         let remote = bed.resolve(A, B, 1)?;
@@ -235,7 +235,7 @@ pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outc
 }
 
 /// Grants and revocations during a break are known when the connection is up again.
-pub(super) fn grants_are_heard_while_broken<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn grants_arrive_while_broken<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     let late = bed.region(B, A, 2, WORDS, None)?;
     for round in 1..=bed.repeats() {

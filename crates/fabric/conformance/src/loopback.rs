@@ -26,7 +26,7 @@ pub(super) fn writes_and_reads<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.eventually("the last write in the own memory", |bed| bed.word(A, region, 39 % 12) == 39)
 }
 
-pub(super) fn own_limits_hold<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn own_access_is_limited<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().loopback, "loopback")?;
     bed.region(A, A, 1, 8, Some(Access::Read))?;
     let qp = called("connect to oneself", bed.at(A).connect(A, SERVICE, QpConfig::reliable(16, 4)))?;

@@ -82,7 +82,7 @@ pub(super) fn completions_come_in_order<T: Testbed>(bed: &mut Bed<T>) -> Outcome
 }
 
 /// A later request on the queue pair executes after the merged WRITEs, and a later WRITE to the same word wins.
-pub(super) fn other_requests_keep_their_places<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn other_requests_keep_their_order<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let local = bed.region(A, A, 2, 8, None)?;
     let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
     let link = merging(bed, 16)?;
@@ -122,7 +122,7 @@ pub(super) fn other_requests_keep_their_places<T: Testbed>(bed: &mut Bed<T>) -> 
 
 /// If a merged WRITE is refused, its first request is reported as refused, and each other one as flushed. Without order
 /// between writes, several may be refused. The queue pair works again after a reset.
-pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn every_part_of_a_refused_write_is_reported<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let region = bed.region(B, A, 1, 64, Some(Access::Write))?;
     let link = merging(bed, 16)?;
     let old = bed.resolve(A, B, 1)?;
@@ -167,7 +167,7 @@ pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>)
 
 /// Requests that no `flush` has passed to the network fail when the connection ends, unless the fabric has executed
 /// them before.
-pub(super) fn nothing_is_left_of_a_connection_that_ends<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn unflushed_requests_fail_with_the_connection<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, depth) = (bed.region(B, A, 1, 64, Some(Access::Write))?, 8);
     let link = merging(bed, depth)?;
     let remote = bed.resolve(A, B, 1)?;

@@ -4,7 +4,7 @@ use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, place, same, span};
 use stentor_fabric::{Access, Opcode, Status, Verb};
 
-pub(super) fn what_a_completed_write_wrote<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn completed_writes_are_read<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let local = bed.region(A, A, 2, 8, None)?;
     let (_, link, remote) = bed.linked(64, Access::Write, 32)?;
     for n in 1..40_u64 {
@@ -18,7 +18,7 @@ pub(super) fn what_a_completed_write_wrote<T: Testbed>(bed: &mut Bed<T>) -> Outc
     Ok(())
 }
 
-pub(super) fn what_the_owner_stored<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn stores_of_the_owner_are_read<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let local = bed.region(A, A, 2, 8, None)?;
     let (region, link, remote) = bed.linked(8, Access::Read, 32)?;
     for n in 1..20_u64 {
@@ -29,7 +29,7 @@ pub(super) fn what_the_owner_stored<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn of_many_words<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn many_words_are_read<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let words = 2048;
     let local = bed.region(A, A, 2, words, None)?;
     let (region, link, remote) = bed.linked(words, Access::Read, 32)?;

@@ -7,7 +7,7 @@ use stentor_fabric::{Access, Fabric, ProcessId, QpConfig, QpState, Status, Verb}
 /// The reader of A's writes at B.
 const C: ProcessId = ProcessId(2);
 
-pub(super) fn they_read_and_never_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn readers_read_and_never_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(B).capabilities().many_readers, "many_readers")?;
     let region = bed.region(B, A, 1, 16, Some(Access::Write))?;
     called("grant to a reader", bed.at(B).grant(region, C, Access::Read))?;
@@ -26,7 +26,7 @@ pub(super) fn they_read_and_never_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome
     same("the word that a reader tried to write", &bed.word(B, region, 0), &0)
 }
 
-pub(super) fn one_loses_access_and_the_others_keep_it<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn one_reader_loses_access_and_the_others_keep_it<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(B).capabilities().many_readers, "many_readers")?;
     let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
     called("grant to a reader", bed.at(B).grant(region, C, Access::Read))?;

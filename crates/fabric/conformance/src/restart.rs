@@ -93,7 +93,7 @@ pub(super) fn old_regions_are_refused<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 /// B crashes with outstanding writes, none of which lands after its next life is connected.
-pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn no_late_write_lands_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (at_a, _, mut link) = setup(bed)?;
     for round in 1..=bed.repeats() {
         let remote = bed.resolve(B, A, 1)?;
@@ -123,7 +123,7 @@ pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outc
 }
 
 /// The survivor fences the dead process, clears the memory, and grants it to the next life.
-pub(super) fn fresh_after_revoke_and_grant<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn memory_is_fresh_after_revoke_and_grant<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (at_a, _, mut link) = setup(bed)?;
     for round in 1..=bed.repeats() {
         let remote = bed.resolve(B, A, 1)?;
@@ -150,7 +150,7 @@ pub(super) fn fresh_after_revoke_and_grant<T: Testbed>(bed: &mut Bed<T>) -> Outc
     Ok(())
 }
 
-pub(super) fn services_come_back_one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn services_reconnect_one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (_, _, main) = setup(bed)?;
     let side = bed.connect((A, B), SIDE, CONFIG)?;
     for _ in 0..bed.repeats() {
@@ -172,7 +172,7 @@ pub(super) fn services_come_back_one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Out
     Ok(())
 }
 
-pub(super) fn everybody_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn both_processes_restart_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     setup(bed)?;
     for round in 0..bed.repeats() {
         for process in [A, B] {
@@ -194,7 +194,7 @@ pub(super) fn everybody_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn who_stays_away_blocks_nobody<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn absent_process_blocks_no_other<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     const GONE: ProcessId = ProcessId(2);
     let (_, at_b, link) = setup(bed)?;
     let main = bed.connect((A, GONE), SERVICE, CONFIG)?;

@@ -6,7 +6,7 @@ use stentor_fabric::{Access, Event, Fabric, QpState, Status};
 
 const WORDS: usize = 4096;
 
-pub(super) fn refused_afterwards<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn later_writes_are_refused<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(WORDS, Access::Write, 64)?;
     bed.complete_write(A, link.a, 1, (remote, 0), &[11], Status::Success)?;
     bed.revoke(B, region, A)?;
@@ -20,7 +20,7 @@ pub(super) fn refused_afterwards<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 
 /// A writer streams signalled requests while the owner revokes access. Every write reported as a success is in memory,
 /// and the memory does not change after the event.
-pub(super) fn keeps_what_completed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn completed_writes_are_kept<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(WORDS, Access::Write, 64)?;
     let (mut next, mut successes, mut failures) = (0_u64, Vec::new(), Vec::new());
     let mut at_event: Option<Vec<u64>> = None;
@@ -72,7 +72,7 @@ pub(super) fn keeps_what_completed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn grant_again_has_a_fresh_key<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn new_grant_has_a_fresh_key<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, old) = bed.linked(WORDS, Access::Write, 64)?;
     bed.complete_write(A, link.a, 1, (old, 0), &[1], Status::Success)?;
     bed.revoke(B, region, A)?;

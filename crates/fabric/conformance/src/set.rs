@@ -146,7 +146,7 @@ impl Trio {
 }
 
 /// A fabric without sets refuses `join_set` and `post_set`.
-pub(super) fn refused_where_there_are_none<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn refused_without_the_capability<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     if bed.at(A).capabilities().hardware_multicast {
         return Ok(());
     }
@@ -157,7 +157,7 @@ pub(super) fn refused_where_there_are_none<T: Testbed>(bed: &mut Bed<T>) -> Outc
     check(matches!(posted, Err(PostError::Unsupported(_))), || format!("post_set: {posted:?}"))
 }
 
-pub(super) fn copies_to_whom_it_says<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn copies_reach_exactly_the_targets<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let trio = setup(bed)?;
     let mut expected = [vec![0; WORDS], vec![0; WORDS]];
     for n in 1..=60_u64 {
@@ -325,7 +325,7 @@ pub(super) fn one_refusal_breaks_it_for_all<T: Testbed>(bed: &mut Bed<T>) -> Out
 }
 
 /// Rule 17: a crashed process is left out of the set.
-pub(super) fn who_is_gone_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn crashed_process_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let mut trio = setup(bed)?;
     for round in 1..=bed.repeats().min(8) {
         let (b, c) = (trio.target(bed, B, 3)?, trio.target(bed, C, 3)?);
@@ -367,7 +367,7 @@ pub(super) fn who_is_gone_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 /// Failures of a set do not affect the queue pairs between the same processes.
-pub(super) fn queue_pairs_go_on<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn queue_pairs_survive_failures_of_the_set<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let trio = setup(bed)?;
     let mut next = 1_000;
     for round in 1..=bed.repeats() {
@@ -425,7 +425,7 @@ pub(super) fn settled_means_nothing_lands<T: Testbed>(bed: &mut Bed<T>) -> Outco
 }
 
 /// The sender restarts: once it is connected, writes of its earlier life no longer land (rule 10).
-pub(super) fn nothing_of_an_earlier_life<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn no_write_of_an_earlier_life_lands<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let mut trio = setup(bed)?;
     let theirs = [
         bed.at(B).connect(A, Service(8), QpConfig::reliable(4, 0)),

@@ -4,7 +4,7 @@ use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, called, place, span};
 use stentor_fabric::{Access, Opcode, Source, Status, Verb};
 
-pub(super) fn free_after_a_later_completion<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn source_is_free_after_a_later_completion<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let local = bed.region(A, A, 2, 128, None)?;
     let (region, link, remote) = bed.linked(128, Access::Write, 32)?;
     let mut expected = vec![0; 128];
@@ -25,7 +25,7 @@ pub(super) fn free_after_a_later_completion<T: Testbed>(bed: &mut Bed<T>) -> Out
     bed.eventually("what the sources held before the completion", |bed| bed.words(B, region) == expected)
 }
 
-pub(super) fn inline_is_free_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn inline_source_is_free_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(64, Access::Write, 64)?;
     let mut data = [0; 8];
     for n in 0..60_usize {

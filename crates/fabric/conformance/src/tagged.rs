@@ -9,7 +9,7 @@ fn message(tag: u64) -> Verb<'static> {
     Verb::TaggedSend { source: Source::Inline(&[9, 8, 7, 6, 5]), tag }
 }
 
-pub(super) fn exact_and_masked<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn exact_and_masked_tags_match<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().tagged, "tagged messages")?;
     let inbox = bed.region(B, B, 1, 1024, None)?;
     let link = bed.link(16, 16)?;
@@ -44,7 +44,7 @@ pub(super) fn unexpected_messages_wait<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
     Ok(())
 }
 
-pub(super) fn masks_find_what_came_early<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn masks_match_unexpected_messages<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().masks_find_early, "masks that find what came early")?;
     let inbox = bed.region(B, B, 1, 1024, None)?;
     let link = bed.link(16, 16)?;
@@ -65,7 +65,7 @@ pub(super) fn masks_find_what_came_early<T: Testbed>(bed: &mut Bed<T>) -> Outcom
 
 /// Cancels the first of two receives for a tag. The message matches the second receive, and each receive completes
 /// once.
-pub(super) fn cancelled_receives_come_back<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn cancelled_receives_complete_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().tagged, "tagged messages")?;
     let inbox = bed.region(B, B, 1, 1024, None)?;
     let link = bed.link(16, 16)?;

@@ -50,7 +50,7 @@ pub(super) fn woken_by_a_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 /// A process that reads memory only when the poll hint names the writer misses no write.
-pub(super) fn quiet_only_when_nothing_landed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+pub(super) fn poll_hint_names_each_writer<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
     for n in 1..50_u64 {
         bed.write(A, link.a, n, (remote, 0), &[n])?;

@@ -15,10 +15,10 @@ type Disordered = SimBed<FaultInjector<SimFabric>>;
 
 /// Cases that rely on completions in the order of posts.
 const ORDERED: [&str; 4] = [
-    "imm::late_but_not_lost",
+    "imm::notifications_are_late_but_not_lost",
     "merge::completions_come_in_order",
     "queue::one_completion_per_signalled",
-    "revoke::keeps_what_completed",
+    "revoke::completed_writes_are_kept",
 ];
 
 fn disordered(processes: usize, seed: u64, model: &NetworkModel, disorders: Faults) -> Disordered {

@@ -52,7 +52,8 @@ fn contract_cases() {
 #[test]
 #[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
 fn member_lists_longer_than_inline_data_are_sent() {
-    let some = ["set::copies_to_whom_it_says", "set::in_order_at_each_target", "set::one_refusal_breaks_it_for_all"];
+    let some =
+        ["set::copies_reach_exactly_the_targets", "set::in_order_at_each_target", "set::one_refusal_breaks_it_for_all"];
     let mut seen = 0;
     let report = suite_of(
         |count| {
