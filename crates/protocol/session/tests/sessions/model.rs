@@ -189,7 +189,7 @@ impl Model for Search {
 const RETRIES: Budget = Budget { begins: 1, copies: 2, resolves: 2, lost: 1, voids: 1, ..NONE };
 const SUCCESSOR: Budget = Budget { begins: 2, successors: 1, resolves: 1, ..NONE };
 const RIVALS: Budget = Budget { begins: 1, successors: 2, ..NONE };
-const RUNS_OUT: Budget = Budget { begins: 1, copies: 1, passes: 1, renewals: 1, ..NONE };
+const EXPIRES: Budget = Budget { begins: 1, copies: 1, passes: 1, renewals: 1, ..NONE };
 const WIDENS: Budget = Budget { begins: 1, passes: 1, widenings: 1, successors: 1, ..NONE };
 const ENDS: Budget = Budget { begins: 1, copies: 1, controls: 1, ends: 1, ..NONE };
 const NONE: Budget = Budget {
@@ -241,8 +241,8 @@ fn rivals_in_every_order() {
 }
 
 #[test]
-fn session_runs_out_in_every_order() {
-    holds("running out", &[0, 1], RUNS_OUT);
+fn expiry_in_every_order() {
+    holds("expiry", &[0, 1], EXPIRES);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn exhaustive_search_finds_mutants() {
     let hunts = [
         (Mutant::AppliesDuplicates, RETRIES),
         (Mutant::ClosesNothing, RETRIES),
-        (Mutant::OneCopySpeaksForAll, RUNS_OUT),
+        (Mutant::OneCopySpeaksForAll, EXPIRES),
         (Mutant::NumberAlone, SUCCESSOR),
         (Mutant::NoTombstone, ENDS),
     ];

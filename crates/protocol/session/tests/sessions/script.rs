@@ -6,7 +6,7 @@ use stentor_session::{
     ReplyRecord, SessionId, SessionLimits, Sessions, Ticket, Why, pairs_tag,
 };
 
-use crate::widenings::a_session_that_ran_out_is_not_opened_anew_in_silence;
+use crate::widenings::expired_session_is_not_opened_anew_in_silence;
 use crate::world::{TTL, World};
 
 pub(crate) const CONFIG: CallerConfig = CallerConfig { window: 4, ttl: TTL, renewal_timeout: 10 };
@@ -479,7 +479,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("a repeated taking up", a_repeated_taking_up_finds_the_first),
     ("a retry", a_retry_names_the_end_of_the_first),
     ("a lost request", a_lost_request_is_not_passed_over),
-    ("a session that ran out", a_session_that_ran_out_is_not_opened_anew_in_silence),
+    ("an expired session", expired_session_is_not_opened_anew_in_silence),
 ];
 
 #[test]
@@ -506,7 +506,7 @@ fn scripts_find_their_mutants() {
         (Mutant::SendsEarly, a_table_that_is_full_in_one_group_opens_nothing),
         (Mutant::RenewsRetries, a_retry_names_the_end_of_the_first),
         (Mutant::PassesOverLost, a_lost_request_is_not_passed_over),
-        (Mutant::OpensAnew, a_session_that_ran_out_is_not_opened_anew_in_silence),
+        (Mutant::OpensAnew, expired_session_is_not_opened_anew_in_silence),
     ];
     for &(mutant, script) in hunts {
         assert!(std::panic::catch_unwind(|| script(mutant)).is_err(), "{mutant:?} is not found");

@@ -138,7 +138,7 @@ fn new_group_is_not_used_before_all_agree() {
 
 /// A session expires in one group, which then no longer has the session's replies. The caller widens the session before
 /// it learns that.
-pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutant) {
+pub(crate) fn expired_session_is_not_opened_anew_in_silence(mutant: Mutant) {
     let mut world = opened(mutant, &[0, 1]);
     pass(&mut world, 0, TTL / 2 + 10);
     world.renew(0, 1000);
