@@ -64,7 +64,7 @@ impl Bed {
     }
 
     /// Returns whether the value `value` arrives in the region within `patience`.
-    fn comes(&mut self, value: u64, patience: Duration) -> bool {
+    fn arrives(&mut self, value: u64, patience: Duration) -> bool {
         let since = Instant::now();
         while since.elapsed() < patience {
             self.drive();
@@ -80,7 +80,7 @@ impl Bed {
 fn write_that_is_cut_off_arrives_after_the_cut() {
     let mut bed = Bed::new(41, true);
     bed.write(1);
-    assert!(bed.comes(1, PATIENCE), "writes arrive before the cut");
+    assert!(bed.arrives(1, PATIENCE), "writes arrive before the cut");
     let [writer, owner] = bed.addresses.map(Into::into);
     let deaf = (1, Faults { from: vec![writer], ..Faults::default() });
     let mute = (0, Faults { to: vec![owner], ..Faults::default() });
@@ -89,15 +89,15 @@ fn write_that_is_cut_off_arrives_after_the_cut() {
         assert!(bed.both[process].device_mut().set_faults(&faults));
         let before = bed.both[process].device().injected()[0];
         bed.write(value);
-        assert!(!bed.comes(value, MOMENT), "{faults:?}");
+        assert!(!bed.arrives(value, MOMENT), "{faults:?}");
         assert!(bed.both[process].device().injected()[0] > before, "{faults:?}");
         assert!(bed.both[process].device_mut().set_faults(&Faults::default()));
-        assert!(bed.comes(value, PATIENCE), "{faults:?}");
+        assert!(bed.arrives(value, PATIENCE), "{faults:?}");
     }
     // A cut of another direction or address does not affect the writes.
     assert!(bed.both[1].device_mut().set_faults(&Faults { from: vec![owner], ..Faults::default() }));
     bed.write(9);
-    assert!(bed.comes(9, PATIENCE));
+    assert!(bed.arrives(9, PATIENCE));
 }
 
 #[test]
@@ -105,5 +105,5 @@ fn faults_are_refused_unless_enabled() {
     let mut bed = Bed::new(42, false);
     assert!(!bed.both[0].device_mut().set_faults(&Faults { drop: 1.0, ..Faults::default() }));
     bed.write(1);
-    assert!(bed.comes(1, PATIENCE));
+    assert!(bed.arrives(1, PATIENCE));
 }

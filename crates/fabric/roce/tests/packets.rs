@@ -206,7 +206,7 @@ impl<'a> Talk<'a> {
         }
         loop {
             (0..2).for_each(|at| self.act(at));
-            self.make_trouble();
+            self.inject_trouble();
             if !self.pass_time() {
                 break;
             }
@@ -274,7 +274,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn make_trouble(&mut self) {
+    fn inject_trouble(&mut self) {
         if self.now >= self.dead_until {
             self.network.faults = self.profile.faults;
         }

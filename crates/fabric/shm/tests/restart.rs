@@ -131,7 +131,7 @@ impl Survivor {
     }
 
     /// Waits until this life has arrived on both services, and the survivor's writes have arrived at it.
-    fn hears(&mut self, life: u64) {
+    fn wait_for_life(&mut self, life: u64) {
         self.until(&format!("life {life} on both services"), |survivor| {
             for place in 0..2 {
                 let (qp, peer) = (survivor.qps[place], survivor.peer);
@@ -154,7 +154,7 @@ fn survive(directory: &Path, me: u16, rounds: u64) -> (u64, [u64; 2]) {
     for life in 1..=rounds {
         let phoenix = Phoenix::rise(directory, 1 - me, life);
         if life % 4 == 1 {
-            survivor.hears(life);
+            survivor.wait_for_life(life);
             heard += 1;
         } else {
             // Kill the process at a varying time: while it starts, during its handshake, or shortly after.

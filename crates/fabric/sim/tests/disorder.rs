@@ -74,7 +74,7 @@ fn sixteen(disorders: Faults) -> Sent {
 }
 
 /// Returns the completions at both ends: ids of sends; ids and tags of receives.
-fn told(sent: &mut Sent, rounds: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
+fn completions_of(sent: &mut Sent, rounds: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
     let (mut sends, mut recvs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         sent.bed.advance();
@@ -98,11 +98,11 @@ fn told(sent: &mut Sent, rounds: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
 fn completions_are_permuted_and_arrivals_are_not() {
     let disorders = Faults::completions(7);
     let mut run = sixteen(disorders);
-    let (mut sends, mut recvs) = told(&mut run, 40);
+    let (mut sends, mut recvs) = completions_of(&mut run, 40);
     assert!(!sends.is_sorted() && !recvs.is_sorted(), "{sends:?} {recvs:?}");
     assert!(run.bed.fabrics.iter().all(|fabric| fabric.overtaken() > 0 && fabric.lost() == 0));
     assert!(recvs.iter().all(|(recv, tag)| recv == tag), "send-after-send: {recvs:?}");
-    let again = told(&mut sixteen(disorders), 40);
+    let again = completions_of(&mut sixteen(disorders), 40);
     assert_eq!(again, (sends.clone(), recvs.clone()), "one seed, one order");
     sends.sort_unstable();
     recvs.sort_unstable();
@@ -115,7 +115,7 @@ fn completions_are_permuted_and_arrivals_are_not() {
 #[test]
 fn arrivals_are_permuted_on_request() {
     let mut run = sixteen(Faults { arrivals: true, ..Faults::completions(7) });
-    let (sends, recvs) = told(&mut run, 60);
+    let (sends, recvs) = completions_of(&mut run, 60);
     assert_eq!((sends.len(), recvs.len()), (16, 16));
     assert!(recvs.iter().any(|(recv, tag)| recv != tag), "{recvs:?}");
 }
@@ -124,7 +124,7 @@ fn arrivals_are_permuted_on_request() {
 fn unprotected_queue_loses_excess_completions() {
     let mut run = sixteen(Faults { max_completions: 5, ..Faults::completions(7) });
     assert_eq!(run.bed.fabrics[0].capabilities().max_completions, 5);
-    let (sends, recvs) = told(&mut run, 60);
+    let (sends, recvs) = completions_of(&mut run, 60);
     assert!(sends.len() < 16 && recvs.len() < 16, "{sends:?} {recvs:?}");
     let lost: u64 = run.bed.fabrics.iter().map(FaultInjector::lost).sum();
     assert_eq!(sends.len() + recvs.len() + lost as usize, 32);

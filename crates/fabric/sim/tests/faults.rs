@@ -33,7 +33,7 @@ fn config(seed: u64, network: NetworkModel, mix: FaultMix, trace: bool) -> SimCo
 }
 
 /// Returns whether every running process has received enough from every other running one.
-fn all_heard(chatters: &[Option<Chatter>]) -> bool {
+fn all_have_received_enough(chatters: &[Option<Chatter>]) -> bool {
     let up = || (0..PROCESSES).map(ProcessId).filter(|p| chatters[p.index()].is_some());
     up().all(|me| {
         let mine = chatters[me.index()].as_ref().unwrap();
@@ -57,7 +57,7 @@ fn run(world: &World) -> bool {
                 Due::Step { process, now_ns } => {
                     let worked = chatters[process.index()].as_mut().is_some_and(|chatter| chatter.step(now_ns));
                     world.stepped(process, worked);
-                    if live && all_heard(&chatters) {
+                    if live && all_have_received_enough(&chatters) {
                         return true;
                     }
                 }

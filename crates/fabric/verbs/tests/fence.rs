@@ -227,7 +227,7 @@ fn reset_and_reconnect_stay_within_the_budget() {
             one.state() == QpState::Error && other.is_some_and(|other| other.state() == QpState::Error)
         });
         let since = Instant::now();
-        [&mut one, &mut other].into_iter().for_each(survivor::End::again);
+        [&mut one, &mut other].into_iter().for_each(survivor::End::reset_if_broken);
         survivor::connect(&mut one, &mut other);
         survivor::write_both_ways(&mut one, &mut other);
         took.push(since.elapsed());

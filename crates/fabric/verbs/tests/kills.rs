@@ -86,7 +86,7 @@ fn reach(stage: &str, host: &Host) -> Vec<End> {
 }
 
 /// Performs the operation of a state once. Returns whether the state has an operation.
-fn toil(stage: &str, host: &Host, ends: &[End]) -> bool {
+fn perform_operation(stage: &str, host: &Host, ends: &[End]) -> bool {
     let bytes = BYTES as u32 / 2;
     match stage {
         "writing" | "reading" | "flushing" => {
@@ -131,7 +131,7 @@ fn a_process_that_is_killed() {
     }
     let ends = reach(&stage, &host);
     println!("reached");
-    while toil(&stage, &host, &ends) {}
+    while perform_operation(&stage, &host, &ends) {}
     loop {
         std::thread::park();
     }

@@ -81,8 +81,8 @@ fn one_life(survivor: &mut End, addresses: &[Option<SocketAddr>], life: usize) {
         survivor::until(survivor, Some(&mut peer), &format!("broken, {how:?}"), |survivor, peer| {
             survivor.state() == QpState::Error && peer.is_some_and(|peer| peer.state() == QpState::Error)
         });
-        peer.again();
-        survivor.again();
+        peer.reset_if_broken();
+        survivor.reset_if_broken();
         survivor::connect(survivor, &mut peer);
         survivor::write_both_ways(survivor, &mut peer);
     }
@@ -100,13 +100,13 @@ fn a_thousand_connections_leave_no_objects_behind() {
     let mut survivor = End::new(SURVIVOR, &addresses);
     // In the first life, the survivor creates the objects that it keeps for a peer.
     one_life(&mut survivor, &addresses, 0);
-    survivor.let_go();
+    survivor.wait_until_disconnected();
     let (alone, files) = (settled(None), survivor::open_files());
     let mut took = Vec::with_capacity(LIVES);
     for life in 1..=LIVES {
         let since = Instant::now();
         one_life(&mut survivor, &addresses, life);
-        survivor.let_go();
+        survivor.wait_until_disconnected();
         took.push(since.elapsed());
         if life % LOOK == 0 {
             assert_eq!(settled(Some(&alone)), alone, "after {life} lives");
@@ -150,12 +150,12 @@ fn a_peer_that_is_killed() {
     };
     let mut alone = (stage == "started").then(|| processes::start(PEER, &addresses, |_, _| {}));
     if let Some(peer) = peer.as_mut().filter(|_| stage != "unmet") {
-        peer.alone_until("ready", |peer| peer.state() == QpState::Ready && peer.target().is_some());
+        peer.drive_until("ready", |peer| peer.state() == QpState::Ready && peer.target().is_some());
         match stage.as_str() {
             "receives posted" => peer.post_receives(),
             "broken" => {
                 peer.write_with_wrong_key();
-                peer.alone_until("broken", |peer| peer.state() == QpState::Error);
+                peer.drive_until("broken", |peer| peer.state() == QpState::Error);
             }
             _ => {}
         }
@@ -211,7 +211,7 @@ fn peers_killed_in_every_state_leave_no_objects_behind() {
     let first = addresses[0].unwrap().port();
     let mut survivor = End::new(SURVIVOR, &addresses);
     one_life(&mut survivor, &addresses, 0);
-    survivor.let_go();
+    survivor.wait_until_disconnected();
     let (alone, mut noticed) = (settled(None), Vec::new());
     for round in 0..KILLS {
         let stage = STAGES[round % STAGES.len()];
@@ -222,7 +222,7 @@ fn peers_killed_in_every_state_leave_no_objects_behind() {
         let mut told = None;
         loop {
             survivor.pump();
-            survivor.again();
+            survivor.reset_if_broken();
             if told.is_none() && reached.load(Ordering::SeqCst) {
                 told = Some(Instant::now());
             }
@@ -239,7 +239,7 @@ fn peers_killed_in_every_state_leave_no_objects_behind() {
         child.kill().unwrap();
         let killed = Instant::now();
         child.wait().unwrap();
-        survivor.let_go();
+        survivor.wait_until_disconnected();
         noticed.push(killed.elapsed());
         assert_eq!(settled(Some(&alone)), alone, "round {round}, killed: {stage}");
     }

@@ -122,12 +122,12 @@ impl Drop for SecondDevice {
 }
 
 /// Checks that processes on the other device are not affected.
-fn others_go_on(all: &mut [Half]) {
+fn check_others_are_unaffected(all: &mut [Half]) {
     works(&mut all[2..]);
     assert!(all[2..].iter().all(|half| half.troubles.is_empty() && half.failures.is_empty()));
 }
 
-fn has_told(half: &Half, is_it: fn(&Trouble) -> bool) -> bool {
+fn has_reported(half: &Half, is_it: fn(&Trouble) -> bool) -> bool {
     half.troubles.iter().any(is_it)
 }
 
@@ -149,12 +149,12 @@ fn port_down_is_reported_and_other_devices_keep_working() {
     let _device = SecondDevice::new();
     let mut all = cluster(6100);
     run("ip", &["link", "set", "d1", "down"]);
-    until("the port is down", &mut all, |all| all[..2].iter().all(|half| has_told(half, is_down)));
+    until("the port is down", &mut all, |all| all[..2].iter().all(|half| has_reported(half, is_down)));
     println!("{}", all[0].troubles[0]);
-    others_go_on(&mut all);
+    check_others_are_unaffected(&mut all);
     run("ip", &["link", "set", "d1", "up"]);
-    until("the port is up", &mut all, |all| all[..2].iter().all(|half| has_told(half, is_up)));
-    others_go_on(&mut all);
+    until("the port is up", &mut all, |all| all[..2].iter().all(|half| has_reported(half, is_up)));
+    check_others_are_unaffected(&mut all);
 }
 
 /// Deletes the interface under the device, which also deletes the device's addresses.
@@ -166,7 +166,7 @@ fn deleted_interface_is_reported_by_name_and_other_devices_keep_working() {
     let mut delete = Command::new("ip").args(["link", "delete", "d1"]).spawn().unwrap();
     until("both processes have reported it", &mut all, |all| {
         all[..2].iter_mut().for_each(Half::write);
-        all[..2].iter().all(|half| half.fabric.state(half.qp) == QpState::Error && has_told(half, is_lost))
+        all[..2].iter().all(|half| half.fabric.state(half.qp) == QpState::Error && has_reported(half, is_lost))
     });
     all[0].troubles.iter().for_each(|trouble| println!("{trouble}"));
     assert!(all[..2].iter().all(|half| !half.failures.is_empty()), "posted requests have failed");
@@ -174,7 +174,7 @@ fn deleted_interface_is_reported_by_name_and_other_devices_keep_working() {
     let refused = all[0].fabric.reset(qp).unwrap_err();
     println!("{refused}");
     assert!(matches!(&refused, ConnectError::System { reason, .. } if reason.contains("rxe1 was lost")), "{refused}");
-    others_go_on(&mut all);
+    check_others_are_unaffected(&mut all);
     drop(all);
     assert!(delete.wait().unwrap().success());
     drop(device);
@@ -199,7 +199,7 @@ fn device_deleted_in_use_is_hidden_and_removed_with_its_last_process() {
     println!("{refused}");
     assert!(matches!(refused, StartError::Choose(_)), "{refused}");
     works(&mut all[..2]);
-    others_go_on(&mut all);
+    check_others_are_unaffected(&mut all);
     assert!(delete.try_wait().unwrap().is_none(), "the device is still in use");
     let mut all = Vec::from(all);
     drop(all.drain(..2));

@@ -88,7 +88,7 @@ fn file() -> PathBuf {
 }
 
 /// Returns the kept inputs. In the file, each follows its length (two little-endian bytes).
-fn kept() -> Vec<Vec<u8>> {
+fn kept_inputs() -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file()).unwrap_or_default();
     let (mut inputs, mut rest) = (Vec::new(), &bytes[..]);
     while let [l0, l1, behind @ ..] = rest {
@@ -126,7 +126,7 @@ fn fuzz(population: &mut Vec<Vec<u8>>, mut found: impl FnMut(&[u8], BTreeSet<Str
 #[test]
 fn mutated_packets_never_panic() {
     let mut population = captured();
-    population.extend(kept());
+    population.extend(kept_inputs());
     let mut seen: BTreeSet<_> = population.iter().flat_map(|bytes| target(bytes)).collect();
     let before = seen.len();
     let count = fuzz(&mut population, |_, ends| {
@@ -139,7 +139,7 @@ fn mutated_packets_never_panic() {
 
 #[test]
 fn the_corpus_has_every_operation_and_every_error() {
-    let all = kept();
+    let all = kept_inputs();
     let bytes: usize = all.iter().map(Vec::len).sum();
     assert!((1..=MOST_BYTES).contains(&bytes), "{bytes} bytes in {} inputs", all.len());
     let ends: BTreeSet<_> =
@@ -172,7 +172,7 @@ const ERRORS: [&str; 9] = [
 #[ignore = "changes the corpus: see the top of the file"]
 fn grow() {
     let mut random = Random(SplitMix64(1));
-    let mut all = kept();
+    let mut all = kept_inputs();
     // Packets of every operation, with and without IP headers.
     for _ in 0..20_000 {
         let (envelope, _, bytes) = common::with_headers(&mut random);

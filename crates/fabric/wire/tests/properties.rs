@@ -116,7 +116,7 @@ proptest! {
 
     #[test]
     fn any_bytes_parse_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200), opcode in 0..Opcode::ALL.len()) {
-        look(&bytes);
+        parse_and_display(&bytes);
         let mut likely = bytes;
         if let Some(first) = likely.first_mut() {
             *first = Opcode::ALL[opcode].to_byte();
@@ -124,7 +124,7 @@ proptest! {
         if let Some(flags) = likely.get_mut(1) {
             *flags &= 0xf0;
         }
-        look(&likely);
+        parse_and_display(&likely);
     }
 
     #[test]
@@ -182,7 +182,7 @@ proptest! {
 }
 
 /// Calls the functions that parse and display a packet.
-fn look(bytes: &[u8]) {
+fn parse_and_display(bytes: &[u8]) {
     if let Ok(packet) = IpPacket::new_checked(bytes) {
         let _ = (packet.is_intact(), packet.to_string());
     }

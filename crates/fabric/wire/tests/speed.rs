@@ -36,7 +36,7 @@ fn time(mut once: impl FnMut(u32)) -> f64 {
 }
 
 /// Returns the times of a bare CRC, and of encoding and decoding a WRITE of `bytes` bytes, in nanoseconds.
-fn trial(bytes: usize) -> [f64; 3] {
+fn measured_times(bytes: usize) -> [f64; 3] {
     let (a, b) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
     let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("both addresses have one family");
     let source = page(0x5a);
@@ -75,7 +75,7 @@ fn encoding_and_decoding_stay_near_a_bare_crc() {
     for bytes in [64, 4096] {
         let mut within = false;
         for _ in 0..TRIALS {
-            let [crc, encode, decode] = trial(bytes);
+            let [crc, encode, decode] = measured_times(bytes);
             let bar = TIMES * crc + MORE_NS;
             println!("{bytes} B: CRC {crc:.1} ns; encode {encode:.1} ns, decode {decode:.1} ns; bar {bar:.1} ns");
             within = encode <= bar && decode <= bar;

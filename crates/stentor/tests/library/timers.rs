@@ -220,7 +220,7 @@ impl Running {
 
     /// Waits until all members have recorded these events, in this order, and no others. Returns the largest lateness
     /// by the host's clock, in nanoseconds.
-    fn told(&self, expected: &[u64]) -> u64 {
+    fn wait_for_events(&self, expected: &[u64]) -> u64 {
         until("all have fired", || self.up().all(|node| node.fired().len() >= expected.len()).then_some(()));
         let all: Vec<Vec<Fired>> = self.up().map(Killable::fired).collect();
         assert!(all.windows(2).all(|two| two[0] == two[1]), "at the same places with the same times: {all:?}");
@@ -238,7 +238,7 @@ fn timers_fire_in_an_idle_group_at_their_times_and_alike_at_all_members() {
         for (timer, ms) in [(5, 300), (4, 200), (9, 250), (7, 5_000), (8, 300), (7, 0), (9, 400)] {
             running.set(&client, timer, ms);
         }
-        let late = running.told(&[4, 5, 8, 9]);
+        let late = running.wait_for_events(&[4, 5, 8, 9]);
         eprintln!("{name}: the latest timer is {} µs late", late / 1_000);
         assert!(late < LATE_NS, "{late} ns");
     }
@@ -251,15 +251,15 @@ fn timers_survive_a_killed_leader_and_a_state_transfer() {
     running.set(&client, 1, 100);
     running.set(&client, 2, 2_500);
     running.set(&client, 3, 5_000);
-    running.told(&[1]);
+    running.wait_for_events(&[1]);
     let leader = running.leader();
     running.nodes[leader] = None;
-    let late = running.told(&[1, 2]);
+    let late = running.wait_for_events(&[1, 2]);
     eprintln!("after a change of the leader the timer is {} µs late", late / 1_000);
     // The restarted member has no state, and receives the value and the timers of the others.
     running.start(leader);
     running.joined();
-    let late = running.told(&[1, 2, 3]);
+    let late = running.wait_for_events(&[1, 2, 3]);
     eprintln!("with a member that came back it is {} µs late", late / 1_000);
     assert!(late < 5 * LATE_NS, "{late} ns");
 }
@@ -272,7 +272,7 @@ fn sessions_of_dead_clients_end_in_an_idle_group() {
     // This looks like a killed process: nobody ends the session, and nobody renews it.
     client.leave().expect("the client has a session");
     let since = Instant::now();
-    running.told(&[1, SESSION]);
+    running.wait_for_events(&[1, SESSION]);
     let took = since.elapsed();
     assert!((Duration::from_millis(900)..Duration::from_secs(10)).contains(&took), "{took:?}");
 }
@@ -295,13 +295,13 @@ fn a_client_with_an_expired_session_ends() {
     };
     assert!(call(&mut local).expect("the client has not ended"), "it is applied");
     // The client is not turned, as if its process was stopped.
-    running.told(&[SESSION]);
+    running.wait_for_events(&[SESSION]);
     let error = until("it is told", || local.turn(|_, _| ()).err());
     assert_eq!(error.kind(), ClientErrorKind::SessionGone, "{error}");
     assert!(error.to_string().contains("has expired in group g1"), "{error}");
     assert_eq!(local.lives_until(), None);
     running.set(&client, 2, 50);
-    running.told(&[SESSION, 2]);
+    running.wait_for_events(&[SESSION, 2]);
 }
 
 /// Here the client learns of the expiry because it opens another group: no group opens the session again. The session
@@ -344,5 +344,5 @@ fn a_machine_that_sets_timers_without_end_answers_its_clients() {
         running.set(&client, timer, 50);
     }
     running.set(&client, ENDLESS, 0);
-    running.told(&(0..20).collect::<Vec<_>>());
+    running.wait_for_events(&(0..20).collect::<Vec<_>>());
 }

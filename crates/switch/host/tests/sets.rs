@@ -198,7 +198,7 @@ impl Three {
     }
 
     /// Runs only one host.
-    fn alone(&mut self, host: ProcessId, what: &str, happened: impl Fn(&Host) -> bool) {
+    fn drive_alone(&mut self, host: ProcessId, what: &str, happened: impl Fn(&Host) -> bool) {
         let since = Instant::now();
         while !happened(self.at(host)) {
             self.at(host).pump();
@@ -273,7 +273,7 @@ fn receiver_leaves_and_confirms_when_the_sender_asks() {
     three.both_ready(7);
     let life = three.joined[0].unwrap().life;
     three.tell(A, &ToHost::Renew { number: FIRST, life });
-    three.alone(A, "broken", |host| host.state() == QpState::Error);
+    three.drive_alone(A, "broken", |host| host.state() == QpState::Error);
     for _ in 0..100 {
         three.at(A).pump();
     }
@@ -371,7 +371,7 @@ fn receiver_leaves_when_it_loses_the_sender() {
     three.both_ready(8);
     let life = three.joined[0].unwrap().life;
     three.tell(A, &ToHost::Renew { number: FIRST, life });
-    three.alone(A, "broken", |host| host.state() == QpState::Error);
+    three.drive_alone(A, "broken", |host| host.state() == QpState::Error);
     assert!(!SwitchSets::is_settled(&three.at(A).cm, QpId(0), B), "B has not replied");
     three.hosts[1] = None;
     three.until("settled", |three| SwitchSets::is_settled(&three.at(A).cm, QpId(0), B));

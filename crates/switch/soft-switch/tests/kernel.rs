@@ -63,7 +63,7 @@ impl Kernel {
         let lines = BufReader::new(stream.try_clone().unwrap());
         let mut kernel = Kernel { stream, lines, hosts: Vec::new(), links: Vec::new() };
         for rank in 1..=count.parse::<u8>().unwrap() {
-            let line = kernel.hear();
+            let line = kernel.read_line();
             let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
             let [sqpn, spsn, rqpn, rpsn, rkey, base] = numbers[..] else { panic!("{line}") };
             let attachment = |qpn, psn| Attachment { ip: GUEST, qpn: qpn as u32, first_psn: Psn::new(psn as u32) };
@@ -73,19 +73,19 @@ impl Kernel {
         kernel
     }
 
-    fn say(&mut self, line: &str) {
+    fn write_line(&mut self, line: &str) {
         self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    fn hear(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
     fn ask(&mut self, line: &str) {
-        self.say(line);
-        assert_eq!(self.hear(), "ok", "{line}");
+        self.write_line(line);
+        assert_eq!(self.read_line(), "ok", "{line}");
     }
 
     /// Returns the command with which a rank links other members.
@@ -186,7 +186,7 @@ impl Ours {
 
     /// Sends the guest a command, and drives the host until the guest has executed it.
     fn while_asked(&mut self, kernel: &mut Kernel, line: &str) {
-        kernel.say(line);
+        kernel.write_line(line);
         kernel.stream.set_nonblocking(true).unwrap();
         let mut said = String::new();
         self.drive(|_, _| match kernel.lines.read_line(&mut said) {
@@ -263,14 +263,14 @@ fn kernel_waits(ours: &mut Ours, kernel: &mut Kernel, running: &Running) {
     ours.control(Operation::Link, &[kernel.links[1]]);
     let busy = |switch: &mut SoftSwitch| switch.switch().counters().of(Cause::Busy);
     let before = running.with(busy);
-    kernel.say(&Kernel::link_line(1, &[kernel.links[1]]));
+    kernel.write_line(&Kernel::link_line(1, &[kernel.links[1]]));
     let since = Instant::now();
     while running.with(busy) < before + 3 {
         assert!(since.elapsed() < PATIENCE, "the kernel did not request the set");
         std::thread::yield_now();
     }
     ours.control(Operation::Release, &[]);
-    assert_eq!(kernel.hear(), "ok", "the kernel retries a WRITE after RNR NAKs");
+    assert_eq!(kernel.read_line(), "ok", "the kernel retries a WRITE after RNR NAKs");
     ours.while_asked(kernel, "release 1 0");
 }
 

@@ -72,7 +72,7 @@ fn first() -> Vec<String> {
 
 /// Returns the lines of a reset of `g1` without state, after which both groups deliver a message of a client that began
 /// later.
-fn anew() -> Vec<String> {
+fn lines_of_reset() -> Vec<String> {
     let mut lines = vec![epoch(51, 2, 2), multicast(60, "d", 1, 1, &["g1", "g2"])];
     for p in ["a", "b"] {
         lines.extend([recover(50, (p, 2), 0), begun(50, (p, 2), SECOND, 0)]);
@@ -84,14 +84,14 @@ fn anew() -> Vec<String> {
 
 #[test]
 fn a_reset_of_a_group_violates_nothing() {
-    let report = judge(&[first(), anew()]);
+    let report = judge(&[first(), lines_of_reset()]);
     assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
     for property in ["M1", "M2", "M3", "M4", "M5", "M6", "M9", "M10", "R1"] {
         assert_eq!(report.properties[property].as_str(), "ok", "{property}: {report:#?}");
     }
     // Without `begun` events the checker cannot recognize the reset and reports that the group lost its deliveries.
     let silent = |lines: Vec<String>| lines.into_iter().filter(|line| !line.contains("begun")).collect::<Vec<_>>();
-    assert_eq!(violated(&judge(&[silent(first()), silent(anew())])), ["M11", "M2", "M3", "M5", "M9"]);
+    assert_eq!(violated(&judge(&[silent(first()), silent(lines_of_reset())])), ["M11", "M2", "M3", "M5", "M9"]);
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn a_message_to_an_ended_history_is_delivered_by_all_others_or_by_none() {
     // and is delivered: the checker does not report the missing message 2 as a gap.
     let lost = vec![multicast(20, "c", 1, 2, &["g1", "g2"]), multicast(21, "c", 1, 3, &["g2"])];
     let next = |who: &[&str]| who.iter().map(|p| deliver(80, (p, 1), 3, ("c", 3), 75, 1)).collect::<Vec<_>>();
-    let report = judge(&[first(), anew(), lost.clone(), next(&["x", "y"])]);
+    let report = judge(&[first(), lines_of_reset(), lost.clone(), next(&["x", "y"])]);
     assert_eq!(violated(&report), Vec::<&str>::new(), "{report:#?}");
     // A message to the other group alone must be delivered.
-    assert_eq!(violated(&judge(&[first(), anew(), lost.clone()])), ["M3", "M9"]);
-    assert_eq!(violated(&judge(&[first(), anew(), lost, next(&["x"])])), ["M2", "M3", "M9"]);
+    assert_eq!(violated(&judge(&[first(), lines_of_reset(), lost.clone()])), ["M3", "M9"]);
+    assert_eq!(violated(&judge(&[first(), lines_of_reset(), lost, next(&["x"])])), ["M2", "M3", "M9"]);
     // A member of the lost group had delivered the message, so all other destinations must.
     let delivered = vec![deliver(30, ("a", 1), 2, ("c", 2), 25, 1)];
     let settled = |who: &[&str], time| {
@@ -119,13 +119,13 @@ fn a_message_to_an_ended_history_is_delivered_by_all_others_or_by_none() {
             .filter(|line| !line.contains(r#""t":70,"p":"x""#) && !line.contains(r#""t":70,"p":"y""#))
             .collect::<Vec<_>>()
     };
-    let with = |rest: Vec<String>| judge(&[first(), without(anew()), one.clone(), delivered.clone(), rest]);
+    let with = |rest: Vec<String>| judge(&[first(), without(lines_of_reset()), one.clone(), delivered.clone(), rest]);
     assert_eq!(violated(&with(settled(&["x", "y"], 25))), Vec::<&str>::new());
-    assert_eq!(violated(&judge(&[first(), anew(), one.clone(), delivered.clone()])), ["M2"]);
+    assert_eq!(violated(&judge(&[first(), lines_of_reset(), one.clone(), delivered.clone()])), ["M2"]);
     // No member of the lost group is up any more in the ended history.
     let crash = |p| format!(r#"{{"t":45,"p":"{p}","i":1,"e":"crash"}}"#);
     let crashed = ["a", "b"].map(crash).to_vec();
-    assert_eq!(violated(&judge(&[first(), anew(), one.clone(), delivered.clone(), crashed])), ["M2"]);
+    assert_eq!(violated(&judge(&[first(), lines_of_reset(), one.clone(), delivered.clone(), crashed])), ["M2"]);
     assert_eq!(violated(&with(settled(&["x", "y"], 26))), ["M5"], "another timestamp");
 }
 
@@ -138,14 +138,14 @@ fn the_properties_hold_within_each_history() {
         multicast(62, "d", 1, 3, &["g1"]),
         deliver(72, ("b", 2), 2, ("d", 3), 67, 2),
     ];
-    let report = judge(&[first(), anew(), other]);
+    let report = judge(&[first(), lines_of_reset(), other]);
     assert!(violated(&report).contains(&"M5"), "{report:#?}");
     // A multicast of a client that began after the reset must be delivered.
     let missing = vec![multicast(61, "d", 1, 2, &["g1"]), deliver(71, ("a", 2), 2, ("d", 2), 66, 2)];
-    assert_eq!(violated(&judge(&[first(), anew(), missing])), ["M2", "M3", "M9"]);
+    assert_eq!(violated(&judge(&[first(), lines_of_reset(), missing])), ["M2", "M3", "M9"]);
     // The message must also be delivered if no process has delivered it.
     let nowhere = vec![multicast(61, "d", 1, 2, &["g1"])];
-    assert_eq!(violated(&judge(&[first(), anew(), nowhere])), ["M3", "M9"]);
+    assert_eq!(violated(&judge(&[first(), lines_of_reset(), nowhere])), ["M3", "M9"]);
 }
 
 #[test]

@@ -75,14 +75,15 @@ impl Client {
             self.is_transfer = true;
             return Ok(Next::call(to, bytes(command)));
         }
-        let account = some_account(turn.random());
+        let account = random_account(turn.random());
         let home = account.home(&groups).expect("the cluster has groups");
         Ok(match turn.random().below(12) {
             0 => Next::call(home, bytes(Command::Deposit(account, 30))),
             1 => Next::call(home, bytes(Command::Withdraw(account, 20))),
             2 => Next::read(home, bytes(Query::Legs(None))),
             _ => {
-                let order = Order { from: account, to: some_account(turn.random()), amount: turn.random().below(120) };
+                let order =
+                    Order { from: account, to: random_account(turn.random()), amount: turn.random().below(120) };
                 self.number += 1;
                 let transfer = self.transfer.insert(Transfer::new(order, self.number));
                 let (to, command) = transfer.next(&groups).ok_or("a transfer that begins has a command")?;
@@ -139,6 +140,6 @@ impl Client {
     }
 }
 
-fn some_account(random: &mut SimRandom) -> Account {
+fn random_account(random: &mut SimRandom) -> Account {
     Account(random.below(6))
 }

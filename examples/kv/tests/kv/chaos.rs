@@ -186,7 +186,7 @@ impl Faults {
 
 /// Runs clients of a store of two partitions under faults, and checks the history of each key. Returns the counts of
 /// faults.
-fn torment(mut store: Store, hosts: Option<&Hosts>, seconds: u64) -> Faults {
+fn run_under_faults(mut store: Store, hosts: Option<&Hosts>, seconds: u64) -> Faults {
     let seed = number_of_environment("STENTOR_KV_SEED", 1);
     let run = Arc::new(Run {
         began: Instant::now(),
@@ -228,14 +228,15 @@ fn torment(mut store: Store, hosts: Option<&Hosts>, seconds: u64) -> Faults {
 
 #[test]
 fn every_key_has_an_order_that_explains_all_replies() {
-    torment(Store::start("shm", 2), None, number_of_environment("STENTOR_KV_SECONDS", 15));
+    run_under_faults(Store::start("shm", 2), None, number_of_environment("STENTOR_KV_SECONDS", 15));
 }
 
 #[test]
 #[ignore = "needs network namespaces: cargo xtask test --only store"]
 fn hosts_that_are_cut_off_lose_nothing() {
     let Some(hosts) = Hosts::new("chaos::hosts_that_are_cut_off_lose_nothing") else { return };
-    let faults = torment(Store::start_on(&hosts, 2), Some(&hosts), number_of_environment("STENTOR_KV_SECONDS", 15));
+    let faults =
+        run_under_faults(Store::start_on(&hosts, 2), Some(&hosts), number_of_environment("STENTOR_KV_SECONDS", 15));
     assert!(faults.cuts > 0, "no host was cut off: {faults:?}");
 }
 

@@ -25,7 +25,7 @@ impl Connection {
     }
 
     /// Returns another handle of the same connection, for writing.
-    pub(crate) fn another(&self) -> Connection {
+    pub(crate) fn writer_handle(&self) -> Connection {
         let stream = self.stream.try_clone().expect("a descriptor");
         Connection { reader: BufReader::new(stream.try_clone().expect("a descriptor")), stream }
     }
@@ -80,12 +80,12 @@ impl Connection {
     pub(crate) fn ask(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         self.send(&words).expect("the words are sent");
-        in_words(&self.reply().expect("a reply"))
+        formatted(&self.reply().expect("a reply"))
     }
 }
 
 /// Formats a reply as one line.
-pub(crate) fn in_words(reply: &[u8]) -> String {
+pub(crate) fn formatted(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
     let is_length = |line: &&str| line.starts_with('$') && *line != "$-1";
     text.split_terminator("\r\n").filter(|line| !is_length(line)).collect::<Vec<_>>().join(" ")

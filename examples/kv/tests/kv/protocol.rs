@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connection::{Connection, in_words};
+use crate::connection::{Connection, formatted};
 use crate::server::{Gateway, Store};
 
 /// Sends requests one after the other, and checks their replies.
@@ -203,7 +203,7 @@ fn pipelines(client: &mut Connection) {
         }
     }
     for (at, expected) in expected.iter().enumerate() {
-        let reply = in_words(&client.reply().unwrap());
+        let reply = formatted(&client.reply().unwrap());
         if expected.is_empty() {
             assert!(reply.starts_with("*2 "), "{at}: {reply}");
         } else {
@@ -233,7 +233,7 @@ fn long_burst(client: &mut Connection) {
         }
         client.write(&bytes).unwrap();
         for (at, expected) in expected.iter().enumerate() {
-            let reply = in_words(&client.reply().unwrap());
+            let reply = formatted(&client.reply().unwrap());
             assert!(reply == *expected, "round {round}, {at}: {}", &reply[..reply.len().min(60)]);
         }
     }
@@ -249,7 +249,7 @@ fn long_values(client: &mut Connection) {
         client.send(&[b"GET", format!("{{l}}{n}").as_bytes()]).unwrap();
     }
     for _ in 0..6 {
-        assert_eq!(in_words(&client.reply().unwrap()), long);
+        assert_eq!(formatted(&client.reply().unwrap()), long);
     }
     let reply = client.ask("MGET {l}0 {l}1 {l}2");
     assert!(reply.starts_with("-ERR the answer is longer"), "{}", &reply[..reply.len().min(100)]);
@@ -285,8 +285,8 @@ fn malformed_request_closes_only_its_connection() {
         let mut client = Connection::to(gateway.port);
         client.write(b"PING\r\n").unwrap();
         client.write(bad).unwrap();
-        assert_eq!(in_words(&client.reply().unwrap()), "+PONG");
-        let reply = in_words(&client.reply().unwrap());
+        assert_eq!(formatted(&client.reply().unwrap()), "+PONG");
+        let reply = formatted(&client.reply().unwrap());
         assert!(reply.starts_with("-ERR Protocol error"), "{reply}");
         assert!(client.reply().is_err(), "the connection is closed");
     }
@@ -317,7 +317,7 @@ fn client_that_shuts_down_before_its_last_requests_start_receives_all_replies() 
         client.write(&b"GET a\r\n".repeat(ASKED)).unwrap();
         client.end_output();
         for at in 0..ASKED {
-            assert_eq!(in_words(&client.reply().unwrap_or_else(|error| panic!("reply {at}: {error}"))), value);
+            assert_eq!(formatted(&client.reply().unwrap_or_else(|error| panic!("reply {at}: {error}"))), value);
         }
         assert!(client.reply().is_err(), "the connection is closed");
     }

@@ -358,7 +358,7 @@ fn a_killed_bench_leaves_neither_processes_nor_files() {
 }
 
 /// Returns the rows of a sweep. `parts` has a part of each row's name.
-fn swept(args: &[&str], parts: &[&str]) -> Vec<Value> {
+fn rows_of_sweep(args: &[&str], parts: &[&str]) -> Vec<Value> {
     let document = run(args.iter().chain(&["-n", "200", "--rounds", "2", "--json"])).document("bench");
     let found: Vec<_> = rows(&document).iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect();
     assert_eq!(found.len(), parts.len(), "{found:?}");
@@ -372,13 +372,13 @@ fn sizes_windows_and_rates_are_swept() {
     let args =
         ["bench", "multicast", "--groups", "1", "--dest", "1", "--wait", "yield", "-s", "8,200", "--window", "4,16"];
     let args = [&args[..], &["--rate", "500,2000", "--clients", "2"]].concat();
-    let rows = swept(&args, &[of_a_size, of_a_size].concat());
+    let rows = rows_of_sweep(&args, &[of_a_size, of_a_size].concat());
     assert_eq!(rows.iter().map(|row| row["bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [[8; 5], [200; 5]].concat());
     let args = ["bench", "neb", "--wait", "yield", "--window", "8", "--rate", "1000"];
-    let of_neb = swept(&args, &["one outstanding", "8 outstanding", "1000/s due"]);
+    let of_neb = rows_of_sweep(&args, &["one outstanding", "8 outstanding", "1000/s due"]);
     let args = ["bench", "channel", "-s", "104", "--rate", "1000"];
     let channel = "channel, counted";
-    let of_channel = swept(&args, &[channel; 9]);
+    let of_channel = rows_of_sweep(&args, &[channel; 9]);
     let all = rows.iter().chain(&of_neb).chain(&of_channel);
     let at_rates: Vec<_> = all.filter(|row| !row["due_per_s"].is_null()).collect();
     assert_eq!(at_rates.len(), 4 + 1 + 3);

@@ -39,7 +39,7 @@ impl Broken {
     }
 
     /// Returns the output of the last judgement and of the members so far.
-    fn said(&self) -> String {
+    fn printed(&self) -> String {
         let files =
             fs::read_dir(self.0.path("cluster")).expect("the cluster's directory").map(|entry| entry.unwrap().path());
         let logs = files.filter(|path| path.extension().is_some_and(|end| end == "err"));
@@ -59,7 +59,7 @@ impl Drop for Broken {
 fn is_told_and_mended(name: &str, words: &[&str]) {
     let broken = Broken::make(name);
     let judged = broken.script(&["judge"]);
-    let said = broken.said();
+    let said = broken.printed();
     assert_ne!(judged.code, 0, "the cluster is not broken: {said}");
     for word in words {
         assert!(said.contains(word), "`{word}` is not in the output: {said}");
@@ -67,7 +67,7 @@ fn is_told_and_mended(name: &str, words: &[&str]) {
     let mended = broken.script(&["mend"]);
     assert_eq!(mended.code, 0, "{}{}", mended.stdout, mended.stderr);
     let judged = broken.patient_script("20", &["judge"]);
-    assert_eq!(judged.code, 0, "the cluster does not work: {}", broken.said());
+    assert_eq!(judged.code, 0, "the cluster does not work: {}", broken.printed());
 }
 
 macro_rules! broken {

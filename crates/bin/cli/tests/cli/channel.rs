@@ -83,7 +83,7 @@ fn finish(child: Child) -> Ran {
     ran(&child.wait_with_output().unwrap())
 }
 
-fn good(what: &str, side: &Ran, role: &str, bytes: usize) -> Value {
+fn checked_document(what: &str, side: &Ran, role: &str, bytes: usize) -> Value {
     assert_eq!(side.code, 0, "{what}: {role}: {}", side.stderr);
     let report = side.document("channel-cat");
     assert_eq!((&report["role"], &report["bytes"]), (&role.into(), &bytes.into()), "{what}: {report:#}");
@@ -101,8 +101,8 @@ pub(crate) fn files_arrive(meeting: &Meeting) {
         let listener = meeting.listen(&["--output", &copy, "--json"]);
         let sender = meeting.send(&["--input", &file, "--json"]);
         let what = format!("{}, {bytes} bytes", meeting.fabric);
-        let sent = good(&what, &sender, "sender", bytes);
-        let received = good(&what, &finish(listener), "receiver", bytes);
+        let sent = checked_document(&what, &sender, "sender", bytes);
+        let received = checked_document(&what, &finish(listener), "receiver", bytes);
         assert_eq!(sent["sha256"], received["sha256"]);
         assert!(fs::read(&copy).unwrap() == fs::read(&file).unwrap(), "{what}");
         let known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -139,8 +139,8 @@ fn lost_packets_are_retransmitted() {
     let (file, copy) = (meeting.file(600_000), meeting.path("copy"));
     let listener = meeting.listen(&[&bad[..], &["--output", &copy, "--json"]].concat());
     let sender = meeting.send(&[&bad[..], &["--input", &file, "--json"]].concat());
-    good("with loss", &sender, "sender", 600_000);
-    good("with loss", &finish(listener), "receiver", 600_000);
+    checked_document("with loss", &sender, "sender", 600_000);
+    checked_document("with loss", &finish(listener), "receiver", 600_000);
     assert!(fs::read(copy).unwrap() == fs::read(file).unwrap());
 }
 
@@ -289,8 +289,8 @@ fn a_gibibyte() {
         let (file, copy) = (meeting.file(1 << 30), meeting.path("copy"));
         let listener = meeting.listen(&["--output", &copy, "--json"]);
         let sender = meeting.send(&["--input", &file, "--json"]);
-        let sent = good(meeting.fabric, &sender, "sender", 1 << 30);
-        let received = good(meeting.fabric, &finish(listener), "receiver", 1 << 30);
+        let sent = checked_document(meeting.fabric, &sender, "sender", 1 << 30);
+        let received = checked_document(meeting.fabric, &finish(listener), "receiver", 1 << 30);
         assert_eq!(sent["sha256"], received["sha256"]);
         println!("{}: {} MB/s", meeting.fabric, sent["mb_per_s"]);
         let same = Command::new("cmp").args([&file, &copy]).status().unwrap();

@@ -93,7 +93,7 @@ impl One {
 
     /// Checks that `node`, `leader show` and `stop` find the member although this configuration and directory point
     /// elsewhere, and that their output has `parts`.
-    fn is_found(&mut self, config: &Path, directory: &str, parts: &[&str]) {
+    fn check_is_found(&mut self, config: &Path, directory: &str, parts: &[&str]) {
         let pid = self.node.as_ref().unwrap().id();
         let second = self.run(&["node", "--id", "g1.1"], config, directory);
         second.refused(&["is running already, as pid ", &pid.to_string(), "stop that process"]);
@@ -138,7 +138,7 @@ fn member_in_another_directory_is_found_and_a_second_one_is_refused() {
     assert!(cast.stderr.contains("g1.1 runs on this host, as pid ") && cast.stderr.contains(&meet), "{}", cast.stderr);
     let right = one.run(&["leader", "show"], &config, "a");
     assert!(!right.stdout.contains("runs on this host"), "{}", right.stdout);
-    one.is_found(&config, "b", &[&place]);
+    one.check_is_found(&config, "b", &[&place]);
     let none = one.run(&["stop", "--id", "g1.1"], &config, "b");
     assert!(none.code == 0 && none.stdout.contains("does not run on this host"), "{}", none.stdout);
 }
@@ -151,11 +151,11 @@ fn member_with_edited_configuration_is_found_and_a_second_one_is_refused() {
     one.config("cluster.toml", "roce", 3, 2);
     let address = |one: &One, last| format!("{}.{last}:7101", one.network);
     let moved = format!("at {}, which is {} in this configuration", address(&one, 1), address(&one, 3));
-    one.is_found(&config, "a", &[&moved, "cluster.toml"]);
+    one.check_is_found(&config, "a", &[&moved, "cluster.toml"]);
     one.start(&config, "a", |_| ());
     let text = fs::read_to_string(&config).unwrap().replace("window = 16", "window = 32");
     fs::write(&config, text).unwrap();
-    one.is_found(&config, "a", &[]);
+    one.check_is_found(&config, "a", &[]);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn copied_configuration_is_the_same_cluster_but_an_equal_name_is_not() {
     }
     std::thread::sleep(MOMENT);
     assert!(one.runs());
-    one.is_found(&copy, "b", &["cluster.toml"]);
+    one.check_is_found(&copy, "b", &["cluster.toml"]);
 }
 
 #[test]

@@ -44,14 +44,14 @@ impl Alone {
         let node = node.stdout(Stdio::null()).stderr(err).spawn().expect("the command starts");
         let alone = Alone { scratch, config, node };
         let begin = Instant::now();
-        while !alone.said().contains("ready") {
-            assert!(begin.elapsed() < PATIENCE, "{}", alone.said());
+        while !alone.printed().contains("ready") {
+            assert!(begin.elapsed() < PATIENCE, "{}", alone.printed());
             std::thread::sleep(Duration::from_millis(20));
         }
         alone
     }
 
-    fn said(&self) -> String {
+    fn printed(&self) -> String {
         fs::read_to_string(self.scratch.path("err")).unwrap()
     }
 
@@ -106,7 +106,7 @@ fn windows_of_absent_clients_are_not_touched() {
     assert!(planned > 500 << 20, "32 windows of 65536 places are planned: {planned} bytes");
     assert!(resident < BESIDE, "{} MiB are resident", resident >> 20);
     let plan = format!("{:.0} MiB as `config check` prints it", planned as f64 / f64::from(1 << 20));
-    let said = alone.said();
+    let said = alone.printed();
     assert!(
         said.contains("memory, fixed from here on: ") && (said.contains(&plan) || said.contains("GiB as")),
         "{said}"

@@ -46,7 +46,7 @@ fn cells() -> impl Iterator<Item = Cell<'static>> {
 
 impl Cell<'_> {
     /// Shows that a process with these flags is in another namespace than this one.
-    fn bites(&self) -> Result<(), String> {
+    fn check_is_effective(&self) -> Result<(), String> {
         let link = format!("/proc/self/ns/{}", self.kind);
         let own = fs::read_link(&link).map_err(|error| format!("{link}: {error}"))?;
         // A new PID namespace is recognised because its first process has pid 1. `/proc` may still show the namespace
@@ -172,7 +172,7 @@ fn play(wanted: fn(&str) -> bool) {
     let whole = std::env::var_os("STENTOR_MATRIX").is_some_and(|part| part == "whole");
     let mut wrong = Vec::new();
     for (number, cell) in cells().enumerate().filter(|(_, cell)| wanted(cell.fabric) && (whole || cell.short)) {
-        match cell.bites() {
+        match cell.check_is_effective() {
             Err(why) => wrong.push(format!("{}: {why}", cell.line)),
             Ok(()) => Apart::new(&cell, number + 1).run(),
         }

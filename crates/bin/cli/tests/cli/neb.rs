@@ -128,7 +128,7 @@ fn stopped_process_delays_the_others_and_no_message_is_lost() {
 }
 
 /// Configures a cluster of four processes that broadcast. Returns the configuration and the files of their secret keys.
-fn four(scratch: &Scratch) -> (std::path::PathBuf, Vec<std::path::PathBuf>) {
+fn four_processes(scratch: &Scratch) -> (std::path::PathBuf, Vec<std::path::PathBuf>) {
     let init = ["config", "init", "--groups", "1", "--replicas", "4", "-o"].map(str::to_owned);
     let file = scratch.path("cluster.toml");
     assert_eq!(run(init.iter().map(String::as_str).chain([file.to_str().unwrap()])).code, 0);
@@ -155,7 +155,7 @@ fn process(scratch: &Scratch, file: &Path, n: usize, secret: &Path) -> Command {
 fn four_configured_processes_broadcast_their_input() {
     use std::io::{BufRead, BufReader, Write};
     let scratch = Scratch::new();
-    let (file, secrets) = four(&scratch);
+    let (file, secrets) = four_processes(&scratch);
     assert_eq!(run(["config", "check", file.to_str().unwrap()]).code, 0);
     let mut children: Vec<_> = (1..=4).map(|n| process(&scratch, &file, n, &secrets[n - 1]).spawn().unwrap()).collect();
     for (n, child) in children.iter_mut().enumerate() {
@@ -184,7 +184,7 @@ fn four_configured_processes_broadcast_their_input() {
 fn long_line_is_refused_and_bytes_that_are_not_utf_8_are_printed_as_hex() {
     use std::io::{BufRead, BufReader, Read, Write};
     let scratch = Scratch::new();
-    let (file, secrets) = four(&scratch);
+    let (file, secrets) = four_processes(&scratch);
     let mut children: Vec<_> = (1..=4).map(|n| process(&scratch, &file, n, &secrets[n - 1]).spawn().unwrap()).collect();
     let mut input = children[0].stdin.take().unwrap();
     let long = "x".repeat(65);
@@ -226,7 +226,7 @@ fn long_line_is_refused_and_bytes_that_are_not_utf_8_are_printed_as_hex() {
 fn restarted_process_is_refused_and_the_others_go_on() {
     use std::io::{BufRead, BufReader, Write};
     let scratch = Scratch::new();
-    let (file, secrets) = four(&scratch);
+    let (file, secrets) = four_processes(&scratch);
     let start = |n: usize| process(&scratch, &file, n, &secrets[n - 1]).spawn().unwrap();
     let mut children: Vec<_> = (1..=4).map(start).collect();
     let mut told = BufReader::new(children[1].stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -257,7 +257,7 @@ fn restarted_process_is_refused_and_the_others_go_on() {
 #[test]
 fn invalid_broadcast_configurations_are_refused() {
     let scratch = Scratch::new();
-    let (file, secrets) = four(&scratch);
+    let (file, secrets) = four_processes(&scratch);
     let refused = |mut command: Command, part: &str| {
         let ran = ran(&command.stdin(Stdio::null()).output().unwrap());
         assert_eq!(ran.code, 2, "{}", ran.stderr);
@@ -287,7 +287,7 @@ fn invalid_broadcast_configurations_are_refused() {
 fn process_with_other_keys_is_refused_by_name() {
     use std::io::{BufRead, BufReader};
     let scratch = Scratch::new();
-    let (file, secrets) = four(&scratch);
+    let (file, secrets) = four_processes(&scratch);
     let text = std::fs::read_to_string(&file).unwrap();
     let key = |secret: &Path| run(["neb", "key", secret.to_str().unwrap()]).stdout.trim().to_owned();
     let other = scratch.path("other.key");

@@ -13,7 +13,7 @@ use crate::support::{Scratch, ran, run, signal, stentor};
 const EACH: usize = 10;
 
 /// Configures a cluster of three processes that broadcast.
-fn three(scratch: &Scratch) -> PathBuf {
+fn three_processes(scratch: &Scratch) -> PathBuf {
     let file = scratch.path("cluster.toml");
     assert_eq!(run(["config", "init", "--groups", "1", "--replicas", "3", "-o", file.to_str().unwrap()]).code, 0);
     let text = std::fs::read_to_string(&file).unwrap();
@@ -37,7 +37,7 @@ fn end(child: Child) {
 
 /// Runs three processes that broadcast until every process has delivered everything. Returns their histories.
 fn recorded(scratch: &Scratch) -> Vec<PathBuf> {
-    let file = three(scratch);
+    let file = three_processes(scratch);
     let histories: Vec<_> = (1..=3).map(|n| scratch.path(&format!("g1.{n}.jsonl"))).collect();
     let start = |(n, history): (usize, &PathBuf)| process(scratch, &file, n, history).spawn().unwrap();
     let mut children: Vec<_> = (1..).zip(&histories).map(start).collect();
@@ -165,7 +165,7 @@ fn recorded_broadcasts_pass_and_tampered_histories_fail() {
 #[test]
 fn existing_history_is_not_overwritten() {
     let scratch = Scratch::new();
-    let file = three(&scratch);
+    let file = three_processes(&scratch);
     let history = scratch.file("old.jsonl", "mine\n");
     let ran = ran(&process(&scratch, &file, 1, &history).stdin(Stdio::null()).output().unwrap());
     assert_eq!(ran.code, 2, "{}", ran.stderr);
@@ -176,7 +176,7 @@ fn existing_history_is_not_overwritten() {
 #[test]
 fn killed_process_has_recorded_its_delivered_broadcasts() {
     let scratch = Scratch::new();
-    let file = three(&scratch);
+    let file = three_processes(&scratch);
     let histories: Vec<_> = (1..=3).map(|n| scratch.path(&format!("g1.{n}.jsonl"))).collect();
     let start = |(n, history): (usize, &PathBuf)| process(&scratch, &file, n, history).spawn().unwrap();
     let mut children: Vec<_> = (1..).zip(&histories).map(start).collect();

@@ -49,7 +49,7 @@ impl Broadcast {
         Broadcast { scratch, file, processes }
     }
 
-    fn say(&mut self, process: usize, what: &str) {
+    fn write_line(&mut self, process: usize, what: &str) {
         writeln!(self.processes[process].input, "{what}").unwrap();
     }
 
@@ -108,13 +108,13 @@ impl Process {
         Process { input: child.stdin.take().unwrap(), child, told, name, history }
     }
 
-    fn has_told(&self, what: &str) -> bool {
+    fn has_printed(&self, what: &str) -> bool {
         self.told.lock().unwrap().iter().any(|line| line.contains(what))
     }
 
     fn wait_for(&self, what: &str) {
         let since = Instant::now();
-        while !self.has_told(what) {
+        while !self.has_printed(what) {
             assert!(since.elapsed() < Duration::from_secs(200), "{}: {what}: {:?}", self.name, self.told.lock());
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -125,22 +125,22 @@ impl Process {
 fn stuck() -> Broadcast {
     let mut broadcast = Broadcast::start(4);
     for n in 0..6 {
-        broadcast.say(3, &format!("last {n}"));
+        broadcast.write_line(3, &format!("last {n}"));
     }
     broadcast.processes[0].wait_for("last 5");
     for n in 6..40 {
-        broadcast.say(3, &format!("last {n}"));
+        broadcast.write_line(3, &format!("last {n}"));
     }
     broadcast.kill(3);
     // The lines are more than a window, and the killed process frees no slot. Its memory stays readable until the
     // others notice its death.
     for n in 0..8 {
-        broadcast.say(0, &format!("more {n}"));
+        broadcast.write_line(0, &format!("more {n}"));
     }
-    broadcast.say(0, "without it");
+    broadcast.write_line(0, "without it");
     std::thread::sleep(Duration::from_millis(300));
     for process in &broadcast.processes[1..3] {
-        assert!(!process.has_told("without it"), "{}: every process must answer, and one is dead", process.name);
+        assert!(!process.has_printed("without it"), "{}: every process must answer, and one is dead", process.name);
     }
     broadcast
 }
@@ -156,7 +156,7 @@ fn others_go_on_without_a_killed_process_and_agree_on_its_messages() {
     assert_eq!(document["removed"], serde_json::json!(["g1.4"]), "{document:#}");
     assert_eq!(document["remain"], serde_json::json!(["g1.1", "g1.2", "g1.3"]), "{document:#}");
     assert!(document["streams"][0]["upto"].as_u64().unwrap() >= 6, "{document:#}");
-    broadcast.say(1, "afterwards");
+    broadcast.write_line(1, "afterwards");
     for process in &broadcast.processes[..3] {
         for what in ["without it", "afterwards", "\"removed\""] {
             process.wait_for(what);
@@ -191,7 +191,7 @@ fn command_killed_at_any_point_can_be_repeated() {
 #[test]
 fn removed_process_that_runs_ends_with_the_reason() {
     let mut broadcast = Broadcast::start(3);
-    broadcast.say(2, "the last word");
+    broadcast.write_line(2, "the last word");
     broadcast.processes.iter().for_each(|process| process.wait_for("the last word"));
     assert_eq!(broadcast.remove("g1.3").code, 0);
     let Process { child, .. } = &mut broadcast.processes[2];
@@ -199,7 +199,7 @@ fn removed_process_that_runs_ends_with_the_reason() {
     let mut said = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
     assert!(said.contains("an operator removed `g1.3`"), "{said}");
-    broadcast.say(0, "two are left");
+    broadcast.write_line(0, "two are left");
     broadcast.processes[..2].iter().for_each(|process| process.wait_for("two are left"));
     let minority = broadcast.remove("g1.2");
     assert_eq!(minority.code, 2);
@@ -227,7 +227,7 @@ fn removal_without_agreement_is_refused_and_changes_no_state() {
     broadcast.signal(1, Signal::CONT);
     broadcast.kill(2);
     refused(broadcast.remove("g1.4"), 1, &["`g1.3`, which would remain, cannot be reached"]);
-    assert!(!broadcast.processes[0].has_told("removed"), "nothing is removed");
+    assert!(!broadcast.processes[0].has_printed("removed"), "nothing is removed");
     let quorum = broadcast.scratch.file(
         "quorum.toml",
         &std::fs::read_to_string(&broadcast.file)
@@ -242,7 +242,7 @@ fn removal_without_agreement_is_refused_and_changes_no_state() {
 fn command_with_another_configuration_is_refused() {
     let mut broadcast = Broadcast::start(3);
     let text = std::fs::read_to_string(&broadcast.file).unwrap();
-    broadcast.say(0, "all are up");
+    broadcast.write_line(0, "all are up");
     broadcast.processes.iter().for_each(|process| process.wait_for("all are up"));
     broadcast.file = broadcast.scratch.file("other.toml", &text.replace("window = 4", "window = 5"));
     let refused = broadcast.remove("g1.3");

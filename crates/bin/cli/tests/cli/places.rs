@@ -56,7 +56,7 @@ impl Lone {
         }
     }
 
-    fn is_found(&self, change: impl Fn(&mut Command) + Copy) {
+    fn check_is_found(&self, change: impl Fn(&mut Command) + Copy) {
         let shown = ran(&self.command(&["leader", "show"], change).output().unwrap());
         assert_eq!(shown.code, 0, "{}{}", shown.stdout, shown.stderr);
         let line = File::open(self.scratch.file("line", "a line\n")).unwrap();
@@ -98,7 +98,7 @@ fn emptied_directory_is_refilled_and_a_second_process_is_refused() {
         assert!(since.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(10));
     }
-    lone.is_found(there);
+    lone.check_is_found(there);
 }
 
 /// Returns whether a directory or one of its subdirectories contains a file with this extension.
@@ -123,7 +123,7 @@ fn processes_with_and_without_a_runtime_directory_meet() {
         };
         lone.start(with(&paths[0]));
         let here = with(&paths[1]);
-        lone.is_found(&here);
+        lone.check_is_found(&here);
         lone.second_is_refused(&here);
     }
 }
@@ -140,7 +140,7 @@ fn processes_are_found_after_their_runtime_directory_is_removed() {
     fs::remove_dir_all(&runtime).unwrap();
     lone.until("it is now /tmp/");
     std::thread::sleep(Duration::from_millis(1500));
-    lone.is_found(|_| ());
+    lone.check_is_found(|_| ());
     let said = fs::read_to_string(lone.scratch.path("err")).unwrap();
     assert_eq!(said.matches(" was removed").count(), 1, "the new socket is not removed: {said}");
 }
@@ -153,7 +153,7 @@ fn relative_directory_is_found_from_everywhere() {
     lone.start(|command| {
         command.args(["--directory", "s"]).current_dir(&home);
     });
-    lone.is_found(|command| {
+    lone.check_is_found(|command| {
         command.arg("--directory").arg(home.join("s")).current_dir(&away);
     });
     lone.second_is_refused(|command| {

@@ -531,7 +531,7 @@ fn manual_broadcast_uses_a_switch_and_goes_on_without_it() {
     names
         .iter()
         .for_each(|name| nodes.until(&format!("{name}.err"), |text| text.contains("is there: one write reaches")));
-    copier.until("all sets of all processes", |shown| whole(shown) == 4);
+    copier.until("all sets of all processes", |shown| complete_sets(shown) == 4);
     let mut said = 0;
     let mut say = |nodes: &mut Nodes| {
         for at in 1..=4 {
@@ -556,7 +556,7 @@ fn manual_broadcast_uses_a_switch_and_goes_on_without_it() {
     nodes.children[0].kill().unwrap();
     nodes.children[0].wait().unwrap();
     copier.start(&mut nodes, "switch-again");
-    copier.until("all sets of all processes, again", |shown| whole(shown) == 4);
+    copier.until("all sets of all processes, again", |shown| complete_sets(shown) == 4);
     copies(&mut nodes, "with another one");
     let again = nodes.children.len() - 1;
     nodes.children[again].kill().unwrap();
@@ -606,7 +606,7 @@ impl Copier {
 }
 
 /// Returns the number of sets that contain all four hosts.
-fn whole(shown: &Value) -> usize {
+fn complete_sets(shown: &Value) -> usize {
     let ranks = |set: &&Value| set["ranks"].as_array().is_some_and(|ranks| ranks.len() == 4);
     shown["sets"].as_array().unwrap().iter().filter(ranks).count()
 }

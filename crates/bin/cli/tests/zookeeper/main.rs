@@ -75,7 +75,7 @@ impl Trial {
             if let Some(pid) = self.leader() {
                 return Some(pid);
             }
-            assert!(since.elapsed() < PATIENCE, "nobody leads: {}", said(&self.directory));
+            assert!(since.elapsed() < PATIENCE, "nobody leads: {}", logs(&self.directory));
             std::thread::sleep(Duration::from_millis(20));
         }
         None
@@ -88,7 +88,7 @@ impl Trial {
 }
 
 /// Returns the logs of all processes.
-fn said(directory: &Path) -> String {
+fn logs(directory: &Path) -> String {
     let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let errors = files.filter(|path| path.extension().is_some_and(|end| end == "err"));
     errors.map(|path| fs::read_to_string(path).unwrap_or_default()).collect()
@@ -112,10 +112,10 @@ fn histories_pass_after_expired_sessions_and_a_server_restart_under_load() {
     trial.led();
     let output = trial.bench.wait_with_output().unwrap();
     let (error, text) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-    assert!(output.status.success(), "{error}{text}{}", said(&trial.directory));
+    assert!(output.status.success(), "{error}{text}{}", logs(&trial.directory));
     let found: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(found["trial"]["ok"], true, "{found:#}");
-    let said = said(&trial.directory);
+    let said = logs(&trial.directory);
     assert!(said.contains("ZooKeeper: in line") && said.contains("leads"), "{said}");
     drop(server);
 }

@@ -51,7 +51,7 @@ impl End {
     }
 
     pub(crate) fn roce(net: NetConfig, config: RoceConfig) -> End {
-        let started = far(|| RoceFabric::start(net, config));
+        let started = in_other_namespace(|| RoceFabric::start(net, config));
         End::Roce(Box::new(started.unwrap_or_else(|error| panic!("{error}"))))
     }
 
@@ -150,7 +150,7 @@ impl Fabric for End {
             End::Roce(fabric) if (0..fabric.me().0).all(|peer| fabric.is_linked(ProcessId(peer))) => {
                 fabric.next_event()
             }
-            End::Roce(fabric) => far(|| fabric.next_event()),
+            End::Roce(fabric) => in_other_namespace(|| fabric.next_event()),
         }
     }
 
@@ -162,7 +162,7 @@ impl Fabric for End {
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         match self {
             End::Verbs(fabric) => fabric.wait(timeout),
-            End::Roce(fabric) => far(|| fabric.wait(timeout)),
+            End::Roce(fabric) => in_other_namespace(|| fabric.wait(timeout)),
         }
     }
 

@@ -66,21 +66,21 @@ impl End {
     }
 
     /// Resets the queue pair if it is broken, so that it can connect again.
-    pub(crate) fn again(&mut self) {
+    pub(crate) fn reset_if_broken(&mut self) {
         if self.state() == QpState::Error {
             self.fabric.reset(self.qp).unwrap();
         }
     }
 
-    pub(crate) fn alone_until(&mut self, what: &str, happened: impl Fn(&mut End) -> bool) {
+    pub(crate) fn drive_until(&mut self, what: &str, happened: impl Fn(&mut End) -> bool) {
         until(self, None, what, |this, _| happened(this));
     }
 
     /// Waits until the connection with a dead peer has ended and the next one may begin.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn wait_until_disconnected(&mut self) {
         let peer = self.peer;
-        self.alone_until("the connection with the peer has ended", |this| {
-            this.again();
+        self.drive_until("the connection with the peer has ended", |this| {
+            this.reset_if_broken();
             !this.fabric.is_linked(peer) && this.state() == QpState::Connecting
         });
     }
@@ -134,7 +134,7 @@ pub(crate) fn until(
 
 pub(crate) fn connect(one: &mut End, other: &mut End) {
     until(one, Some(other), "connected", |one, other| {
-        one.again();
+        one.reset_if_broken();
         let is_there = |end: &mut End| end.state() == QpState::Ready && end.target().is_some();
         is_there(one) && other.is_some_and(is_there)
     });

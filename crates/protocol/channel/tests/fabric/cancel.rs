@@ -200,7 +200,7 @@ fn dropped_futures_over_shared_memory() {
     });
 }
 
-fn alone(config: EndpointConfig) -> Hub<impl Fabric> {
+fn hub_without_peer(config: EndpointConfig) -> Hub<impl Fabric> {
     let world = World::new(SimConfig::new(2, 1, NetworkModel { tagged: true, ..NetworkModel::adversarial() }));
     Hub::new(Endpoint::new(world.fabric(ProcessId(0)), config, &[ProcessId(1)]).unwrap())
 }
@@ -208,7 +208,7 @@ fn alone(config: EndpointConfig) -> Hub<impl Fabric> {
 /// A leaked future is never dropped, so the rest of its message is never sent, and the next write is refused.
 #[test]
 fn write_after_a_leaked_one_is_refused() {
-    let hub = alone(small(Scheme::Eager));
+    let hub = hub_without_peer(small(Scheme::Eager));
     let mut channel = hub.open(ProcessId(1), 0).unwrap();
     let mut context = Context::from_waker(Waker::noop());
     let mut write = channel.write(b"leaked");

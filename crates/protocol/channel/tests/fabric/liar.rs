@@ -128,7 +128,7 @@ impl<F: Fabric> Honest<F> {
 }
 
 /// Returns the honest end after the liar has sent these messages, one after the other.
-fn told(seed: u64, scheme: Scheme, said: Said<'_>) -> Honest<SimFabric> {
+fn honest_end_after(seed: u64, scheme: Scheme, said: Said<'_>) -> Honest<SimFabric> {
     let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
     let world = World::new(SimConfig::new(2, seed, model));
     let mut honest = Honest::new(world.fabric(HONEST), scheme);
@@ -163,7 +163,7 @@ fn tag(connection: u32, kind: Kind, sequence: u32) -> Tag {
 fn messages_with_unknown_tags_are_ignored() {
     let stray = [1; 16];
     for seed in 0..4 {
-        let honest = told(
+        let honest = honest_end_after(
             seed,
             Scheme::Eager,
             &[
@@ -212,7 +212,7 @@ fn error_names_the_peer_and_its_violation() {
         (&[(tag(0, Kind::Control, 0), &[2; 72])], Operation::Control, size("control", 72, 64)),
     ];
     for (said, operation, cause) in cases {
-        let honest = told(1, Scheme::Eager, said);
+        let honest = honest_end_after(1, Scheme::Eager, said);
         let error = honest.failed.unwrap_or_else(|| panic!("{said:?} was not detected"));
         assert_eq!((error.connection, error.peer, error.operation, error.cause), (0, LIAR, operation, cause));
     }
@@ -244,7 +244,7 @@ fn piece_with_forged_numbers_is_refused() {
         ),
     ];
     for (tag, bytes, cause) in cases {
-        let honest = told(1, Scheme::Eager, &[announced, (tag, bytes)]);
+        let honest = honest_end_after(1, Scheme::Eager, &[announced, (tag, bytes)]);
         let error = honest.failed.unwrap_or_else(|| panic!("{tag} was not detected"));
         assert_eq!((error.connection, error.peer, error.operation, error.cause), (0, LIAR, Operation::Read(0), cause));
     }
@@ -257,7 +257,7 @@ fn message_longer_than_its_receive_fails_the_connection() {
     let announced: Said<'_> =
         &[(tag(0, Kind::Length, 0), &300_u64.to_le_bytes()), (tag(0, Kind::Payload, 0), &[7; 512])];
     for said in [announced, &[(tag(0, Kind::Length, 0), &[7; 512])], &[(tag(0, Kind::Control, 0), &[7; 512])]] {
-        let honest = told(2, Scheme::Eager, said);
+        let honest = honest_end_after(2, Scheme::Eager, said);
         let error = honest.failed.expect("the connection fails");
         assert!(error.peer == LIAR && matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
         assert!(honest.closed, "the connection has drained");

@@ -12,7 +12,7 @@ fn received(kind: Kind, sequence: u32, bytes: u32, words: [u64; 8]) -> Outcome {
 }
 
 /// Returns the next control message of an end, and completes its send at once.
-fn said(end: &mut Connection) -> [u64; 8] {
+fn next_control_message(end: &mut Connection) -> [u64; 8] {
     let send = end.next_send().expect("a control message is due");
     end.completed(send.op, &Outcome::Sent);
     let What::Control(words) = send.what else { panic!("{send:?}") };
@@ -23,7 +23,7 @@ fn said(end: &mut Connection) -> [u64; 8] {
 fn opened() -> (Connection, Vec<Recv>) {
     let mut end = Connection::new(&config(), ProcessId(1), 5, 1);
     let mut recvs: Vec<Recv> = std::iter::from_fn(|| end.next_recv()).collect();
-    let words = said(&mut end);
+    let words = next_control_message(&mut end);
     let greeting =
         recvs.iter().position(|recv| recv.op.kind == Kind::Greeting).expect("a receive for the hello is posted");
     end.completed(recvs.remove(greeting).op, &received(Kind::Greeting, 1, 64, words));
@@ -32,7 +32,7 @@ fn opened() -> (Connection, Vec<Recv>) {
 }
 
 /// Returns the arrival of the first message, of `bytes` bytes.
-fn whole(bytes: u32) -> Outcome {
+fn arrival(bytes: u32) -> Outcome {
     // The first word of a message that arrives in place of its length is not a length.
     received(Kind::Length, Tag::WHOLE, bytes, [u64::MAX; 8])
 }
@@ -48,12 +48,12 @@ fn failure(end: &mut Connection) -> (Operation, Cause) {
 fn last_receive_of_aborted_end_may_hold_a_message() {
     let (mut end, recvs) = opened();
     end.abort();
-    said(&mut end);
+    next_control_message(&mut end);
     let (last, others) = recvs.split_last().expect("the list has receives");
     assert_eq!(last.op.kind, Kind::Length);
     others.iter().for_each(|recv| end.completed(recv.op, &Outcome::GivenBack));
     assert!(!end.is_over());
-    end.completed(last.op, &whole(8));
+    end.completed(last.op, &arrival(8));
     assert!(end.is_over() && end.lent() == 0);
     failure(&mut end);
     assert_eq!(end.next_notice(), Some(Notice::Closed));
@@ -62,7 +62,7 @@ fn last_receive_of_aborted_end_may_hold_a_message() {
 #[test]
 fn used_receive_is_not_cancelled() {
     let (mut end, recvs) = opened();
-    end.completed(recvs[0].op, &whole(8));
+    end.completed(recvs[0].op, &arrival(8));
     end.abort();
     let back: Vec<Op> = std::iter::from_fn(|| end.next_cancel()).collect();
     assert_eq!((back.len(), back.contains(&recvs[0].op)), (recvs.len() - 1, false));
@@ -71,7 +71,7 @@ fn used_receive_is_not_cancelled() {
 #[test]
 fn a_whole_message_that_is_too_long_is_refused() {
     let (mut end, recvs) = opened();
-    end.completed(recvs[0].op, &whole(9));
+    end.completed(recvs[0].op, &arrival(9));
     assert_eq!(failure(&mut end), (Operation::Read(0), Cause::TooLong { bytes: 9, limit: 8 }));
 }
 
@@ -79,9 +79,9 @@ fn a_whole_message_that_is_too_long_is_refused() {
 fn a_message_after_the_last_one_is_refused() {
     let ((mut end, recvs), (mut other, _)) = (opened(), opened());
     other.finish().expect("no message is begun");
-    end.completed(recvs[0].op, &received(Kind::Control, 0, 64, said(&mut other)));
+    end.completed(recvs[0].op, &received(Kind::Control, 0, 64, next_control_message(&mut other)));
     assert_eq!(end.error(), None);
-    end.completed(recvs[1].op, &whole(8));
+    end.completed(recvs[1].op, &arrival(8));
     assert_eq!(failure(&mut end), (Operation::Read(0), Cause::Nonsense("it sent more messages than it announced")));
 }
 
@@ -121,7 +121,7 @@ fn control_messages_do_not_use_up_the_receives_for_lengths() {
     let (mut end, mut recvs) = opened();
     let (mut other, _) = opened();
     other.finish().expect("no message is begun");
-    let words = said(&mut other);
+    let words = next_control_message(&mut other);
     let all = recvs.len();
     for sequence in 0..100 {
         let op = recvs.remove(0).op;

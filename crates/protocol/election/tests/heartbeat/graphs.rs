@@ -62,7 +62,7 @@ fn cut_to(world: &mut World, graph: &Graph) {
     }
 }
 
-fn whole(members: usize) -> Graph {
+fn complete_graph(members: usize) -> Graph {
     vec![vec![true; members]; members]
 }
 
@@ -108,7 +108,7 @@ fn ends(graph: &Graph, leader: Option<usize>, mutant: Mutant) -> Result<Came, St
     }
     let cut = world.now;
     world.run((SETTLES_WITHIN + QUIET) * TIMEOUT);
-    world.good()?;
+    world.check_rules()?;
     let changes = world.changes_since(cut);
     let settled = changes.iter().map(|(_, at, _)| at - cut).max().unwrap_or(0);
     ensure(settled <= SETTLES_WITHIN * TIMEOUT, || {
@@ -219,7 +219,7 @@ pub(crate) fn end_of_a_chain(mutant: Mutant) -> Result<(), String> {
 pub(crate) fn one_way(mutant: Mutant) -> Result<(), String> {
     for members in [3, 5] {
         for hears in [true, false] {
-            let mut graph = whole(members);
+            let mut graph = complete_graph(members);
             graph[0].fill(hears);
             graph.iter_mut().skip(1).for_each(|row| row[0] = !hears);
             let came = ends(&graph, Some(0), mutant)?;
@@ -245,7 +245,7 @@ pub(crate) fn left_out(mutant: Mutant) -> Result<(), String> {
         let cut = cut_off(&mut world);
         ensure(cut == expected, || format!("{cut:?} are cut off"))?;
     }
-    cut_to(&mut world, &whole(5));
+    cut_to(&mut world, &complete_graph(5));
     world.run(TIMEOUT);
     let cut = cut_off(&mut world);
     ensure(cut.is_empty(), || format!("{cut:?} are cut off from nobody"))
@@ -271,7 +271,7 @@ pub(crate) fn flapping_link(mutant: Mutant) -> Result<(), String> {
             world.run(1 + (random >> 33) % (12 * TIMEOUT));
             turns += 1;
         }
-        world.good()?;
+        world.check_rules()?;
         let mut changes = world.changes_since(begin);
         changes.sort_by_key(|(_, at, _)| *at);
         let leads = |(n, _, change): &(usize, u64, Change)| {
@@ -312,5 +312,5 @@ pub(crate) fn broken_streams(mutant: Mutant) -> Result<(), String> {
     println!("{reigns} reigns in {} longest timeouts", (world.now - begin) / TIMEOUT);
     ensure(reigns >= 3, || format!("{reigns} reigns only"))?;
     ensure(reigns <= 60, || format!("{reigns} reigns in 400 longest timeouts"))?;
-    world.good()
+    world.check_rules()
 }

@@ -103,7 +103,7 @@ proptest! {
         world.run(10 * 64);
         let settled = world.now;
         world.run(5 * 64);
-        prop_assert_eq!(world.good(), Ok(()));
+        prop_assert_eq!(world.check_rules(), Ok(()));
         prop_assert!(world.agreed().is_some(), "{:?}", (0..members).map(|n| world.leader(n)).collect::<Vec<_>>());
         prop_assert_eq!(world.changes_since(settled), vec![]);
     }
@@ -116,7 +116,7 @@ proptest! {
         let mut world = World::settled(setup);
         (0..members).filter(|n| *n != survivor).for_each(|n| world.crash(n));
         prop_assert!(world.until_agreed(200).is_ok());
-        prop_assert_eq!(world.good(), Ok(()));
+        prop_assert_eq!(world.check_rules(), Ok(()));
     }
 
     #[test]
@@ -143,6 +143,6 @@ proptest! {
         world.run(3000);
         prop_assert_eq!(world.changes_since(settled), vec![]);
         prop_assert_eq!(world.reigns(), 1);
-        prop_assert_eq!(world.good(), Ok(()));
+        prop_assert_eq!(world.check_rules(), Ok(()));
     }
 }

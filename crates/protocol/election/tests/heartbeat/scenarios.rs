@@ -15,7 +15,7 @@ pub(crate) fn ensure(good: bool, what: impl FnOnce() -> String) -> Result<(), St
 fn quiet_since(world: &World, step: u64) -> Result<(), String> {
     let changes = world.changes_since(step);
     ensure(changes.is_empty(), || format!("{} changes, first {:?}", changes.len(), &changes[..changes.len().min(4)]))?;
-    world.good()
+    world.check_rules()
 }
 
 /// Returns the number of steps in which a replacement must finish: the last beat is read, the silence passes, a poll
@@ -34,7 +34,7 @@ pub(crate) fn cold_start(mutant: Mutant) -> Result<(), String> {
     let leader = world.agreed();
     ensure(leader == Some((1, ProcessId(0))), || format!("the first leader is {leader:?}"))?;
     ensure(world.reigns() == 1, || format!("{} reigns", world.reigns()))?;
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn own_stall(mutant: Mutant) -> Result<(), String> {
@@ -60,7 +60,7 @@ pub(crate) fn restarted_counters(mutant: Mutant) -> Result<(), String> {
     // p2's counter is far below its earlier value, and p1 needs p2 alive for a majority.
     world.crash(0);
     world.until_agreed(200)?;
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn returning_beats(mutant: Mutant) -> Result<(), String> {
@@ -79,7 +79,7 @@ pub(crate) fn returning_beats(mutant: Mutant) -> Result<(), String> {
         world.step();
         ensure(world.now - begin < 8, || "p0 is waited for after a single beat".into())?;
     }
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn jitter(mutant: Mutant) -> Result<(), String> {
@@ -93,7 +93,7 @@ pub(crate) fn jitter(mutant: Mutant) -> Result<(), String> {
         world.run(6);
     }
     ensure(world.reigns() == reigns, || format!("{} reigns since step {begin}", world.reigns()))?;
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn pausing_leaders(mutant: Mutant) -> Result<(), String> {
@@ -107,7 +107,7 @@ pub(crate) fn pausing_leaders(mutant: Mutant) -> Result<(), String> {
     // Each wrong suspicion of a member doubles its timeout. The timeouts 4, 8 and 16 are shorter than a pause of 24
     // steps, and 32 is longer, so each member may be suspected three times.
     ensure(world.reigns() <= 10, || format!("{} reigns", world.reigns()))?;
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn broken_link(mutant: Mutant) -> Result<(), String> {
@@ -127,7 +127,7 @@ pub(crate) fn leader_restarts(mutant: Mutant) -> Result<(), String> {
     world.run(100);
     let leader = world.agreed();
     ensure(leader.is_some_and(|(epoch, _)| epoch > 1), || format!("{leader:?} after its restart"))?;
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn blind_candidate(mutant: Mutant) -> Result<(), String> {
@@ -143,7 +143,7 @@ pub(crate) fn blind_candidate(mutant: Mutant) -> Result<(), String> {
         let leader = world.leader(n);
         ensure(leader.is_some_and(|(_, leader)| leader.0 >= 2), || format!("p{n} sees {leader:?}"))?;
     }
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn lowest_returns(mutant: Mutant) -> Result<(), String> {
@@ -156,7 +156,7 @@ pub(crate) fn lowest_returns(mutant: Mutant) -> Result<(), String> {
     ensure(world.reigns() == reigns, || format!("{:?}", world.changes_since(begin)))?;
     let leader = world.agreed();
     ensure(leader == Some((2, ProcessId(1))), || format!("{leader:?}"))?;
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn lonely_island(mutant: Mutant) -> Result<(), String> {
@@ -169,7 +169,7 @@ pub(crate) fn lonely_island(mutant: Mutant) -> Result<(), String> {
     ensure(world.reigns() == reigns, || "a process without a majority came forward".into())?;
     let leader = world.agreed();
     ensure(leader == Some((1, ProcessId(0))), || format!("{leader:?}"))?;
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn nominee_leads_under_its_own_epoch(mutant: Mutant) -> Result<(), String> {
@@ -181,7 +181,7 @@ pub(crate) fn nominee_leads_under_its_own_epoch(mutant: Mutant) -> Result<(), St
     ensure(took <= 6, || format!("{took} steps: as if by timeout"))?;
     let last = world.log(1).last().map(|(_, change)| *change);
     ensure(last == Some(Change::Leader { epoch: 3, process: ProcessId(1) }), || format!("{last:?}"))?;
-    world.good()
+    world.check_rules()
 }
 
 pub(crate) fn wrong_suspicion_then_death(mutant: Mutant) -> Result<(), String> {
@@ -215,7 +215,7 @@ pub(crate) fn wrong_suspicion_then_death(mutant: Mutant) -> Result<(), String> {
         let took = world.until_agreed(1000)?;
         // A few intervals of silence suffice; the timeout does not have to pass.
         ensure(took <= 48, || format!("{took} steps, as if by timeout"))?;
-        world.good()?;
+        world.check_rules()?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ fn replacements(setup: &Setup, deaths: u64) -> Vec<u64> {
         world.start(leader);
         world.run(20 * setup.timeout_min);
     }
-    assert_eq!(world.good(), Ok(()));
+    assert_eq!(world.check_rules(), Ok(()));
     took.sort_unstable();
     took
 }

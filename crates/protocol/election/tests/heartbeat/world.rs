@@ -242,7 +242,7 @@ impl World {
     }
 
     /// Checks that no rule has been broken so far.
-    pub(crate) fn good(&self) -> Result<(), String> {
+    pub(crate) fn check_rules(&self) -> Result<(), String> {
         self.broken.clone().map_or(Ok(()), Err)
     }
 

@@ -39,7 +39,7 @@ impl Process {
         Opening { client: ClientId(C), life: self.life, told, above: self.above }
     }
     /// Checks which groups have let the process in by now.
-    fn look(&mut self, cluster: &mut Cluster) {
+    fn note_opened_groups(&mut self, cluster: &mut Cluster) {
         let home = cluster.topology.home(ClientId(C));
         for (process, member) in (0..).zip(&cluster.members) {
             let told = member.group == home && cluster.has_greeted(C, process);
@@ -108,7 +108,7 @@ fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<usize, String> {
                 process.ask(&mut run.cluster, member)?;
             }
             9..=16 => {
-                process.look(&mut run.cluster);
+                process.note_opened_groups(&mut run.cluster);
                 let set = run.random.below(1 << groups);
                 let to: Vec<u16> = (0..groups).filter(|group| set >> group & 1 == 1).collect();
                 if !to.is_empty() && to.iter().all(|group| process.opened[usize::from(*group)]) {
@@ -156,7 +156,7 @@ fn finish(run: &mut Run, process: &mut Process, members: u16) -> Result<(), Stri
     for _ in 0..60 {
         run.settle()?;
         (0..members).try_for_each(|member| process.ask(&mut run.cluster, member))?;
-        process.look(&mut run.cluster);
+        process.note_opened_groups(&mut run.cluster);
     }
     if !process.opened.iter().all(|opened| *opened) {
         return Err(format!("life {} is not let in: {:?}", process.life, process.opened));

@@ -302,7 +302,7 @@ fn a_member_that_stands_aside_is_not_waited_for_and_counts_when_it_is_back() {
 /// A client first reconnects to a member that was away and to one without memory. The client's last messages reached no
 /// member, and are beyond the window of both. If the client `stands_still` meanwhile, it sees only their last credits.
 /// Returns whether all members deliver everything in the end.
-fn met_again_by_who_was_away(stands_still: bool, mutant: Mutant) -> bool {
+fn reconnecting_client_loses_nothing(stands_still: bool, mutant: Mutant) -> bool {
     const AWAY_NS: u64 = 400 * SETTLED_NS;
     let mut bed = Bed::planted(&[3], 1, limits(), NetworkModel::calm(), (1, mutant));
     bed.run(RECONNECTED_NS);
@@ -344,9 +344,9 @@ fn met_again_by_who_was_away(stands_still: bool, mutant: Mutant) -> bool {
 
 #[test]
 fn messages_refused_by_members_that_were_away_are_written_again() {
-    assert!(met_again_by_who_was_away(false, Mutant::None));
+    assert!(reconnecting_client_loses_nothing(false, Mutant::None));
     #[cfg(feature = "plants")]
-    assert!(!met_again_by_who_was_away(false, Mutant::BeyondWindowFreed), "nobody has it");
+    assert!(!reconnecting_client_loses_nothing(false, Mutant::BeyondWindowFreed), "nobody has it");
 }
 
 /// The member refuses its client's messages, and its ring is soon full of them.
@@ -379,7 +379,7 @@ fn member_more_than_a_window_behind_delays_nobody_and_counts_after_it_catches_up
 
 #[test]
 fn a_client_that_does_not_see_that_a_record_was_refused_writes_nothing_over_it() {
-    assert!(met_again_by_who_was_away(true, Mutant::None));
+    assert!(reconnecting_client_loses_nothing(true, Mutant::None));
 }
 
 #[test]

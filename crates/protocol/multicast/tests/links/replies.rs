@@ -38,7 +38,7 @@ impl Bed {
         self.replies[usize::from(client)].iter().filter(of_member).map(|reply| reply.1.clone()).collect()
     }
 
-    fn met(&mut self, member: u16) -> Vec<ClientId> {
+    fn take_met_clients(&mut self, member: u16) -> Vec<ClientId> {
         let mut met: Vec<_> = std::iter::from_fn(|| self.members[usize::from(member)].take_met_client()).collect();
         met.sort_unstable();
         met
@@ -108,7 +108,7 @@ fn without_replies_nothing_is_registered_and_nothing_sent() {
     let each = with.reply_ring().bytes() + 64 + with.query_ring().bytes();
     assert_eq!(with.client_reply_bytes(&beds[1].topology, 0), 3 * each);
     assert_eq!(beds[0].reply(0, 0, b""), RecordSent::Away);
-    assert_eq!((beds[0].met(0), beds[1].met(0)), (vec![], vec![ClientId(0), ClientId(1)]));
+    assert_eq!((beds[0].take_met_clients(0), beds[1].take_met_clients(0)), (vec![], vec![ClientId(0), ClientId(1)]));
 }
 
 /// The client does not read, so the ring fills up. The member continues when the client has read the replies, and
@@ -221,7 +221,7 @@ fn members_take_turns() {
 #[test]
 fn reconnection_restarts_the_ring() {
     let mut bed = calm(1, small());
-    assert_eq!(bed.met(0), [ClientId(0)]);
+    assert_eq!(bed.take_met_clients(0), [ClientId(0)]);
     assert_eq!(bed.reply(0, 0, b"before"), RecordSent::Sent);
     bed.run(SETTLED_NS);
     for round in 0..20_u8 {
@@ -229,7 +229,11 @@ fn reconnection_restarts_the_ring() {
         bed.run(1);
         let _ = bed.reply(0, 0, b"lost");
         bed.run(4 * RECONNECTED_NS);
-        assert_eq!((bed.met(0), bed.met(1).len()), (vec![ClientId(0)], usize::from(round == 0)), "round {round}");
+        assert_eq!(
+            (bed.take_met_clients(0), bed.take_met_clients(1).len()),
+            (vec![ClientId(0)], usize::from(round == 0)),
+            "round {round}"
+        );
         for number in 0..4 {
             assert_eq!(bed.reply(0, 0, &[round, number]), RecordSent::Sent, "round {round}");
             bed.run(SETTLED_NS);
@@ -251,7 +255,7 @@ fn new_process_of_a_client_id_reads_only_replies_sent_to_it() {
         bed.takes_replies = true;
         bed.run(4 * RECONNECTED_NS);
         assert!(bed.members[0].life_of_client(ClientId(0)) > life, "round {round}");
-        assert_eq!((bed.replies[0].len(), bed.met(0)), (0, vec![ClientId(0)]), "round {round}");
+        assert_eq!((bed.replies[0].len(), bed.take_met_clients(0)), (0, vec![ClientId(0)]), "round {round}");
         for number in 0..20 {
             assert_eq!(bed.reply(0, 0, &[round, number]), RecordSent::Sent, "round {round}");
             bed.run(SETTLED_NS);
@@ -274,7 +278,7 @@ fn new_process_of_a_member_restarts_its_ring() {
         bed.restart_member(1);
         assert_eq!(bed.reply(1, 0, b"too early"), RecordSent::Away);
         bed.run(4 * RECONNECTED_NS);
-        assert_eq!(bed.met(1), [ClientId(0)]);
+        assert_eq!(bed.take_met_clients(1), [ClientId(0)]);
     }
     assert_eq!(bed.read_of(0, 1), expected);
 }
@@ -309,7 +313,7 @@ fn group_that_is_reset_continues_with_its_rings() {
 #[test]
 fn replies_continue_after_another_hello_on_the_connection() {
     let mut bed = calm(1, small());
-    assert_eq!(bed.met(2), [ClientId(0)]);
+    assert_eq!(bed.take_met_clients(2), [ClientId(0)]);
     for round in 0..20_u8 {
         for aside in [true, false] {
             assert_eq!(bed.reply(2, 0, &[round; LONGEST]), RecordSent::Sent, "round {round}");
@@ -317,7 +321,7 @@ fn replies_continue_after_another_hello_on_the_connection() {
             bed.run(SETTLED_NS);
             assert_eq!(bed.clients[0].counts_on(ProcessId(2)), !aside, "round {round}");
         }
-        assert_eq!(bed.met(2), []);
+        assert_eq!(bed.take_met_clients(2), []);
     }
     assert_eq!(bed.read_of(0, 2), (0..40).map(|n| vec![n / 2; LONGEST]).collect::<Vec<_>>());
 }

@@ -37,7 +37,7 @@ struct Outcome {
 /// A client writes through its fan-out set to a member from which it is partitioned. First the set breaks, then the
 /// link. The client continues with the other two members for several laps, until the whole ring is kept. The link
 /// reconnects while the network still has the first copy.
-fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
+fn reconnect_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
     let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, mutant));
     bed.run(2 * RECONNECTED_NS);
     assert!(bed.clients[0].is_copied(G0), "seed {seed}");
@@ -84,7 +84,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
 fn member_that_reconnects_before_a_late_copy_is_restarted_after_it_and_misses_nothing() {
     let mut late = 0;
     for seed in 0..40 {
-        let outcome = back_before_a_late_copy(seed, Mutant::None);
+        let outcome = reconnect_before_a_late_copy(seed, Mutant::None);
         assert!(outcome.complete && !outcome.early, "seed {seed}");
         late += outcome.late_copies;
     }
@@ -96,7 +96,7 @@ fn member_that_reconnects_before_a_late_copy_is_restarted_after_it_and_misses_no
 #[cfg(feature = "plants")]
 #[test]
 fn mutant_that_restarts_a_member_before_late_copies_are_over_blocks_its_client() {
-    let outcomes: Vec<_> = (0..40).map(|seed| back_before_a_late_copy(seed, Mutant::UnsettledStart)).collect();
+    let outcomes: Vec<_> = (0..40).map(|seed| reconnect_before_a_late_copy(seed, Mutant::UnsettledStart)).collect();
     assert!(outcomes.iter().any(|outcome| outcome.early));
     let stuck: Vec<_> = outcomes.iter().filter(|outcome| !outcome.complete).collect();
     assert!(stuck.len() > 2 && stuck.iter().all(|outcome| outcome.late_copies > 0), "{} of 40", stuck.len());

@@ -105,7 +105,7 @@ impl Bed {
 }
 
 /// Restarts a member while messages flow.
-fn comes_back(seed: u64, network: NetworkModel, mutant: Mutant) -> (Bed, Outcome) {
+fn restart_member_under_load(seed: u64, network: NetworkModel, mutant: Mutant) -> (Bed, Outcome) {
     let (mut bed, mut sent) = bed(&[3], limits(), network, (seed, mutant));
     bed.restart_member(2);
     bed.run_into_transfer(2, LARGE as u64 / 10);
@@ -124,7 +124,7 @@ fn comes_back(seed: u64, network: NetworkModel, mutant: Mutant) -> (Bed, Outcome
 fn a_large_state_arrives_at_the_first_attempt_while_messages_flow() {
     let networks = [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()];
     for (seed, network) in (0..).zip(networks) {
-        let (bed, outcome) = comes_back(seed, network, Mutant::None);
+        let (bed, outcome) = restart_member_under_load(seed, network, Mutant::None);
         let Outcome { complete, freezes, restores, torn } = outcome;
         assert!(complete && (freezes, restores, torn) == (1, 1, 0), "seed {seed}: {outcome:?}");
         let whole = [TransferOutcome::Began, TransferOutcome::Complete];
@@ -140,7 +140,7 @@ fn a_large_state_arrives_at_the_first_attempt_while_messages_flow() {
 #[cfg(feature = "plants")]
 #[test]
 fn mutant_that_freezes_for_each_request_is_found() {
-    let again = |seed| comes_back(seed, NetworkModel::calm(), Mutant::FrozenAgain).1.freezes > 1;
+    let again = |seed| restart_member_under_load(seed, NetworkModel::calm(), Mutant::FrozenAgain).1.freezes > 1;
     assert!((0..4).any(again), "no request was repeated");
 }
 

@@ -198,7 +198,7 @@ fn process_that_restarts_with_a_smaller_life_adopts_a_larger_one() {
     assert_eq!(member.peer_message(0, &elder), Ok(Vec::new()), "a process with memory keeps its life");
 }
 
-fn told_by(number: u64, from: u16, lives: [u64; 5]) -> PeerMessage {
+fn campaign_with_lives(number: u64, from: u16, lives: [u64; 5]) -> PeerMessage {
     first_campaign(Ballot::new(number, ProcessId(from)), &lives)
 }
 
@@ -207,14 +207,20 @@ fn told_by(number: u64, from: u16, lives: [u64; 5]) -> PeerMessage {
 #[test]
 fn process_that_learns_of_a_later_life_of_its_member_is_superseded() {
     let mut earlier = Process::new(FIVE, 2, Variant::V2);
-    assert_eq!(earlier.peer_message(4, &told_by(2, 4, [0, 7, 9, 0, 0])), Ok(Vec::new()), "it promises nothing");
+    assert_eq!(
+        earlier.peer_message(4, &campaign_with_lives(2, 4, [0, 7, 9, 0, 0])),
+        Ok(Vec::new()),
+        "it promises nothing"
+    );
     assert!(earlier.replica.is_superseded());
     assert_eq!((earlier.replica.promised(), earlier.replica.counts_in()), (led_by(0), None));
     // The superseded process answers no message any more.
     let ballot = Ballot::new(3, ProcessId(1));
     let install =
         PeerMessage::Install { ballot, counter: 0, state: state([0; 5]), admits: Vec::new(), snapshot: false };
-    for message in [told_by(3, 1, [0; 5]), install, PeerMessage::Join { life: 5 }, PeerMessage::Elder { life: 9 }] {
+    for message in
+        [campaign_with_lives(3, 1, [0; 5]), install, PeerMessage::Join { life: 5 }, PeerMessage::Elder { life: 9 }]
+    {
         assert_eq!(earlier.peer_message(1, &message), Ok(Vec::new()));
     }
     assert_eq!((earlier.ticks(20), earlier.replica.ballot()), (Vec::new(), led_by(0)));

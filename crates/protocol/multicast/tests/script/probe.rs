@@ -31,7 +31,7 @@ fn is_install(effect: &Effect) -> bool {
     matches!(effect, Effect::Begin(_) | Effect::PeerMessage { message: PeerMessage::Install { .. }, .. })
 }
 
-fn told(of: Ballot) -> Process {
+fn leader_that_knows(of: Ballot) -> Process {
     let mut leader = Process::new(FIVE, 0, Variant::V2);
     assert_eq!(retry_ticks(&mut leader), [], "no larger ballot is known");
     assert_eq!(
@@ -51,7 +51,7 @@ fn told(of: Ballot) -> Process {
 
 #[test]
 fn leader_confirmed_by_a_majority_campaigns_above_the_larger_ballot() {
-    let mut leader = told(ballot(7, 4));
+    let mut leader = leader_that_knows(ballot(7, 4));
     assert_eq!(retry_ticks(&mut leader), question());
     assert_eq!(leader.peer_message(1, &stands_by(0)), Ok(Vec::new()), "two of five");
     assert_eq!(leader.peer_message(1, &stands_by(0)), Ok(Vec::new()), "and the same again");
@@ -63,7 +63,7 @@ fn leader_confirmed_by_a_majority_campaigns_above_the_larger_ballot() {
 
 #[test]
 fn leader_without_a_confirming_majority_only_asks_again() {
-    let mut leader = told(ballot(7, 4));
+    let mut leader = leader_that_knows(ballot(7, 4));
     for _ in 0..3 {
         assert_eq!(retry_ticks(&mut leader), question());
         assert_eq!(leader.peer_message(2, &stands_by(0)), Ok(Vec::new()));

@@ -12,12 +12,12 @@ const C0: ClientId = ClientId(0);
 const ANEW: Incarnation = Incarnation { number: 2, tag: 5 };
 const MESSAGE: MessageRef = MessageRef { client: C0, sequence: 1 };
 /// Returns the first ballot of group 1's new history.
-fn anew() -> Ballot {
+fn first_ballot_of_new_history() -> Ballot {
     Ballot::new_in(ANEW.number, 1, ProcessId(3))
 }
 
 fn announce() -> PeerMessage {
-    PeerMessage::Announce { group: GroupId(1), ballot: anew(), incarnation: ANEW, origin: ANEW }
+    PeerMessage::Announce { group: GroupId(1), ballot: first_ballot_of_new_history(), incarnation: ANEW, origin: ANEW }
 }
 
 fn processed() -> PeerMessage {
@@ -50,7 +50,11 @@ fn decides_at_once(mutant: Mutant) -> bool {
     let mut leader = with_vector(mutant);
     leader.peer_message(3, &announce()).expect("the process accepts the input");
     let at_once = delivers(&leader.ack(1, head(1, 0, 2), 0, &[1, 7]).expect("the process accepts the input"));
-    assert_eq!(leader.peer_message(3, &lost(anew())), Ok(vec![]), "a member may have delivered it");
+    assert_eq!(
+        leader.peer_message(3, &lost(first_ballot_of_new_history())),
+        Ok(vec![]),
+        "a member may have delivered it"
+    );
     let now = delivers(&leader.peer_message(1, &processed()).expect("the process accepts the input"));
     assert!(now != at_once, "it is delivered once");
     at_once
@@ -105,11 +109,20 @@ fn unsettled_message_is_reported_until_it_is_settled() {
 fn message_without_a_vector_becomes_a_no_op_when_the_new_history_reports_it_lost() {
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("the process accepts the input");
-    assert_eq!(leader.peer_message(3, &lost(anew())), Ok(vec![]), "the word of that is not processed");
+    assert_eq!(
+        leader.peer_message(3, &lost(first_ballot_of_new_history())),
+        Ok(vec![]),
+        "the word of that is not processed"
+    );
     leader.peer_message(3, &announce()).expect("the process accepts the input");
     assert_eq!(leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).map(|effects| effects.len()), Ok(1), "notified");
-    assert!(fills(&leader.peer_message(3, &lost(anew())).expect("the process accepts the input")));
-    assert!(!fills(&leader.peer_message(3, &lost(anew())).expect("the process accepts the input")), "once");
+    assert!(fills(
+        &leader.peer_message(3, &lost(first_ballot_of_new_history())).expect("the process accepts the input")
+    ));
+    assert!(
+        !fills(&leader.peer_message(3, &lost(first_ballot_of_new_history())).expect("the process accepts the input")),
+        "once"
+    );
 }
 
 /// The time arrived before the body. No vector after the word contains that time.
@@ -122,7 +135,8 @@ fn time_of_the_previous_history_is_forgotten_with_the_word() {
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Vector { .. })), "{effects:?}");
     // A message that was multicast to the new history gets the time that the new history assigns.
-    let vector = leader.timestamp(3, head(1, 0, 2), 1, anew(), 9).expect("the process accepts the input");
+    let vector =
+        leader.timestamp(3, head(1, 0, 2), 1, first_ballot_of_new_history(), 9).expect("the process accepts the input");
     assert!(matches!(&vector[..], [.., Effect::Vector { times, .. }] if times[1] == 9), "{vector:?}");
 }
 
@@ -130,7 +144,8 @@ fn time_of_the_previous_history_is_forgotten_with_the_word() {
 fn time_of_the_new_history_does_not_replace_one_in_an_older_vector() {
     let mut leader = with_vector(Mutant::None);
     leader.peer_message(3, &announce()).expect("the process accepts the input");
-    let effects = leader.timestamp(3, head(1, 0, 2), 1, anew(), 9).expect("the process accepts the input");
+    let effects =
+        leader.timestamp(3, head(1, 0, 2), 1, first_ballot_of_new_history(), 9).expect("the process accepts the input");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Vector { .. })), "{effects:?}");
     leader.peer_message(1, &processed()).expect("the leader accepts the report");
     assert!(delivers(&leader.ack(1, head(1, 0, 2), 0, &[1, 7]).expect("the process accepts the input")), "as it was");
@@ -144,7 +159,12 @@ fn follower_decides_ended_messages_when_the_stream_puts_the_word_in_force() {
     follower.vector(head(1, 0, 2), 2, &[1, 7]).expect("the process accepts the input");
     follower.ack(2, head(1, 0, 2), 0, &[1, 7]).expect("the process accepts the input");
     let none = Head { sequence: 0, ..head(0, 0, 1) };
-    let word = |in_force| StreamEntry::Word { ballot: anew(), incarnation: ANEW, origin: ANEW, in_force };
+    let word = |in_force| StreamEntry::Word {
+        ballot: first_ballot_of_new_history(),
+        incarnation: ANEW,
+        origin: ANEW,
+        in_force,
+    };
     assert!(!delivers(&follower.entry(none, 3, word(false)).expect("the process accepts the input")));
     assert!(delivers(&follower.entry(none, 4, word(true)).expect("the process accepts the input")));
 }

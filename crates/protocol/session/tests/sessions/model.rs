@@ -93,7 +93,7 @@ impl Search {
             }
             Event::Again(process, request) => {
                 left.copies -= 1;
-                world.again(process, request);
+                world.send_again(process, request);
             }
             Event::Control(process) => {
                 left.controls -= 1;

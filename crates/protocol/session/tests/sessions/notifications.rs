@@ -24,7 +24,7 @@ fn notify(world: &mut World, group: u16, session: SessionId, bytes: &[u8]) -> Op
 }
 
 /// Returns what a process learns from a record: the number of lost notifications, and the notification.
-fn heard(world: &mut World, process: usize, group: u16, record: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
+fn learn(world: &mut World, process: usize, group: u16, record: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
     let record = ReplyRecord::parse(record).expect("a record");
     match world.processes[process].caller.on_reply(GroupId(group), &record)? {
         Event::Notified(Notified { group: of, missed, is_one }) => {
@@ -36,7 +36,7 @@ fn heard(world: &mut World, process: usize, group: u16, record: &[u8]) -> Option
 }
 
 /// Returns the record about notifications that a member sends again to the client of a process.
-fn said_again(world: &mut World, group: u16, process: usize) -> Option<Vec<u8>> {
+fn repeated_record(world: &mut World, group: u16, process: usize) -> Option<Vec<u8>> {
     let mut again = Vec::new();
     world.groups[usize::from(group)].sessions.replies_of(process as u16, |record| again.push(record.to_vec()));
     again.retain(|record| ReplyRecord::parse(record).expect("a record").outcome == Outcome::Notified);
@@ -56,21 +56,21 @@ fn one(bytes: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
     Some((0, Some(bytes.to_vec())))
 }
 
-fn what_is_lost_is_told(mutant: Mutant) {
+fn losses_are_reported(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
-    assert_eq!(said_again(&mut world, 0, 0), None, "there was none");
+    assert_eq!(repeated_record(&mut world, 0, 0), None, "there was none");
     let sent: Vec<_> = (0..5_u8).map(|n| notify(&mut world, 0, SESSION, &[n]).expect("the session is open")).collect();
     assert!(sent.iter().all(|(client, _)| *client == 0));
     let record = |n: usize| &sent[n].1[..];
-    assert_eq!(heard(&mut world, 0, 0, record(0)), one(&[0]));
-    assert_eq!(heard(&mut world, 0, 0, record(0)), None, "once");
-    assert_eq!(heard(&mut world, 0, 0, record(3)), Some((2, Some(vec![3]))));
-    assert_eq!(heard(&mut world, 0, 0, record(2)), None, "it was reported as lost");
+    assert_eq!(learn(&mut world, 0, 0, record(0)), one(&[0]));
+    assert_eq!(learn(&mut world, 0, 0, record(0)), None, "once");
+    assert_eq!(learn(&mut world, 0, 0, record(3)), Some((2, Some(vec![3]))));
+    assert_eq!(learn(&mut world, 0, 0, record(2)), None, "it was reported as lost");
     // A later leader reports that five notifications were sent.
-    let again = said_again(&mut world, 0, 0).expect("there were some");
-    assert_eq!(heard(&mut world, 0, 0, &again), Some((1, None)));
-    assert_eq!(heard(&mut world, 0, 0, &again), None);
-    assert_eq!(heard(&mut world, 0, 0, record(4)), None);
+    let again = repeated_record(&mut world, 0, 0).expect("there were some");
+    assert_eq!(learn(&mut world, 0, 0, &again), Some((1, None)));
+    assert_eq!(learn(&mut world, 0, 0, &again), None);
+    assert_eq!(learn(&mut world, 0, 0, record(4)), None);
     assert_eq!(world.processes[0].caller.responded(), 1, "it answers no request");
 }
 
@@ -79,22 +79,22 @@ fn a_successor_counts_its_own(mutant: Mutant) {
     let (_, first) = notify(&mut world, 0, SESSION, b"first").expect("the session is open");
     let next = world.succeed(SESSION, CONFIG, 50);
     settle(&mut world);
-    assert_eq!(said_again(&mut world, 0, next), None, "none was sent to this process");
-    assert_eq!(heard(&mut world, next, 0, &first), None, "it was for the process before");
+    assert_eq!(repeated_record(&mut world, 0, next), None, "none was sent to this process");
+    assert_eq!(learn(&mut world, next, 0, &first), None, "it was for the process before");
     let (client, second) = notify(&mut world, 0, SESSION, b"second").expect("the session is open");
-    assert_eq!((usize::from(client), heard(&mut world, next, 0, &second)), (next, one(b"second")));
-    assert_eq!(heard(&mut world, 0, 0, &second), None, "it is superseded");
+    assert_eq!((usize::from(client), learn(&mut world, next, 0, &second)), (next, one(b"second")));
+    assert_eq!(learn(&mut world, 0, 0, &second), None, "it is superseded");
 }
 
 fn groups_count_apart(mutant: Mutant) {
     let mut world = opened(mutant, &[0, 1]);
     for group in [0, 1, 0] {
         let (_, record) = notify(&mut world, group, SESSION, b"x").expect("the session is open");
-        assert_eq!(heard(&mut world, 0, group, &record), one(b"x"));
+        assert_eq!(learn(&mut world, 0, group, &record), one(b"x"));
     }
 }
 
-const SCRIPTS: [fn(Mutant); 3] = [what_is_lost_is_told, a_successor_counts_its_own, groups_count_apart];
+const SCRIPTS: [fn(Mutant); 3] = [losses_are_reported, a_successor_counts_its_own, groups_count_apart];
 
 #[test]
 fn notifications_are_received_once_or_known_to_be_lost() {
@@ -107,8 +107,8 @@ fn notifications_are_received_once_or_known_to_be_lost() {
 #[test]
 fn mutants_of_notifications_are_found() {
     let found: [(Mutant, fn(Mutant)); 3] = [
-        (Mutant::NumbersTwice, what_is_lost_is_told),
-        (Mutant::TellsNoNumber, what_is_lost_is_told),
+        (Mutant::NumbersTwice, losses_are_reported),
+        (Mutant::TellsNoNumber, losses_are_reported),
         (Mutant::NumbersGoOn, a_successor_counts_its_own),
     ];
     for (mutant, script) in found {
@@ -132,9 +132,9 @@ fn too_long_notification_is_reported_as_lost() {
     let mut world = opened(Mutant::None, &[0]);
     let fits = vec![7; LIMITS.reply_bytes as usize];
     let (_, record) = notify(&mut world, 0, SESSION, &fits).expect("the session is open");
-    assert_eq!(heard(&mut world, 0, 0, &record), one(&fits));
+    assert_eq!(learn(&mut world, 0, 0, &record), one(&fits));
     let (_, record) = notify(&mut world, 0, SESSION, &[&fits[..], &[7]].concat()).expect("the session is open");
-    assert_eq!((record.len(), heard(&mut world, 0, 0, &record)), (ReplyRecord::HEAD_BYTES, Some((1, None))));
+    assert_eq!((record.len(), learn(&mut world, 0, 0, &record)), (ReplyRecord::HEAD_BYTES, Some((1, None))));
 }
 
 /// The session expires in one group, and is later widened into that group again. The group has forgotten the number of
@@ -143,17 +143,17 @@ fn too_long_notification_is_reported_as_lost() {
 fn widening_into_a_group_again_restarts_the_numbers() {
     let mut world = opened(Mutant::None, &[0, 1]);
     let old: Vec<_> = (0..3).map(|n| notify(&mut world, 1, SESSION, &[n]).expect("the session is open").1).collect();
-    assert_eq!(heard(&mut world, 0, 1, &old[1]), Some((1, Some(vec![1]))));
+    assert_eq!(learn(&mut world, 0, 1, &old[1]), Some((1, Some(vec![1]))));
     world.groups[1].clock += 2 * TTL;
     let group = &mut world.groups[1];
     group.sessions.expire(group.clock, &mut group.machine);
     assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "it has expired");
     widen(&mut world);
     let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("the session is open again");
-    assert_eq!(heard(&mut world, 0, 1, &record), one(b"anew"));
-    assert_eq!(heard(&mut world, 0, 1, &old[2]), None, "of an earlier count");
+    assert_eq!(learn(&mut world, 0, 1, &record), one(b"anew"));
+    assert_eq!(learn(&mut world, 0, 1, &old[2]), None, "of an earlier count");
     let (_, record) = notify(&mut world, 1, SESSION, b"next").expect("the session is open");
-    assert_eq!(heard(&mut world, 0, 1, &record), one(b"next"));
+    assert_eq!(learn(&mut world, 0, 1, &record), one(b"next"));
 }
 
 /// A group continues in another incarnation with the state of a member. A widening adds the group to the session again.
@@ -162,15 +162,15 @@ fn each_incarnation_restarts_the_numbers() {
     let mut world = opened(Mutant::None, &[0, 1]);
     for n in 0..3 {
         let (_, record) = notify(&mut world, 1, SESSION, &[n]).expect("the session is open");
-        assert_eq!(heard(&mut world, 0, 1, &record), one(&[n]));
+        assert_eq!(learn(&mut world, 0, 1, &record), one(&[n]));
     }
     let moved = Incarnation { number: 2, tag: 7 };
     world.groups[1].incarnation = moved;
     assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "the session does not use it in this incarnation");
     widen(&mut world);
     let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("the session is open again");
-    assert_eq!(heard(&mut world, 0, 1, &record), one(b"anew"));
-    assert_eq!(said_again(&mut world, 1, 0).and_then(|again| heard(&mut world, 0, 1, &again)), None);
+    assert_eq!(learn(&mut world, 0, 1, &record), one(b"anew"));
+    assert_eq!(repeated_record(&mut world, 1, 0).and_then(|again| learn(&mut world, 0, 1, &again)), None);
 }
 
 #[test]
@@ -183,5 +183,5 @@ fn restored_table_continues_the_numbers() {
     world.groups[0].sessions.write(&mut bytes);
     (world.groups[0].sessions, _) = Sessions::read(GroupId(0), LIMITS, &bytes).expect("the snapshot is complete");
     let (_, record) = notify(&mut world, 0, SESSION, b"third").expect("the session is open");
-    assert_eq!(heard(&mut world, 0, 0, &record), Some((2, Some(b"third".to_vec()))));
+    assert_eq!(learn(&mut world, 0, 0, &record), Some((2, Some(b"third".to_vec()))));
 }

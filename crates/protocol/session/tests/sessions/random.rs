@@ -99,7 +99,7 @@ impl Run {
         let request = unsettled[self.draw.index(unsettled.len())];
         match self.draw.below(3) {
             0 => self.world.lose(process, request),
-            _ => self.world.again(process, request),
+            _ => self.world.send_again(process, request),
         }
     }
 
@@ -210,11 +210,11 @@ impl Run {
                 self.world.audit.fail(format!("process {at} cannot settle {left:?}"));
             }
         }
-        self.say_again();
+        self.repeat_after_reconnecting();
     }
 
     /// Lets each group send to each process what it would send after a new connection.
-    fn say_again(&mut self) {
+    fn repeat_after_reconnecting(&mut self) {
         for (at, group) in (0..self.world.processes.len()).flat_map(|at| (0..3).map(move |group| (at, group))) {
             let World { processes, groups, answers, audit, .. } = &mut self.world;
             let (caller, group) = (&processes[at].caller, &mut groups[group]);

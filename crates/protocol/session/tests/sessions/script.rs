@@ -116,7 +116,7 @@ fn a_successor_counts_anew(mutant: Mutant) {
 fn a_request_under_two_client_ids_is_applied_once(mutant: Mutant) {
     let mut world = opened(mutant, &[0, 1]);
     world.begin(0, &[0, 1]);
-    world.again(0, 1);
+    world.send_again(0, 1);
     world.start(SessionId(8), CONFIG, &[0]);
     world.flights.swap(1, 2);
     world.flights[2].from = 1;
@@ -299,7 +299,7 @@ fn a_repeated_taking_up_finds_the_first(mutant: Mutant) {
     let copy = world.flights.pop().expect("the world has two copies");
     settle(&mut world);
     world.begin(next, &[0]);
-    world.again(next, 1);
+    world.send_again(next, 1);
     deliver(&mut world);
     world.flights.insert(0, copy);
     assert_eq!(outcome(&mut world), Outcome::Applied);
@@ -321,7 +321,7 @@ fn a_retry_names_the_end_of_the_first(mutant: Mutant) {
     pass(&mut world, 0, TTL / 2 + 10);
     world.renew(0, 1000);
     settle(&mut world);
-    world.again(0, 1);
+    world.send_again(0, 1);
     assert_eq!(world.flights[0].payload, first.payload);
 }
 
@@ -351,7 +351,7 @@ fn group_reset_with_its_table_refuses_until_a_widening() {
     world.groups[0].incarnation.number += 1;
     world.audit.resets.insert(0);
     world.begin(0, &[0]);
-    world.again(0, 2);
+    world.send_again(0, 2);
     assert_eq!(outcome(&mut world), Outcome::WrongPairs);
     settle(&mut world);
     let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
@@ -519,7 +519,7 @@ fn overlong_reply_is_an_overflow_and_stays_applied() {
     world.start(SESSION, CONFIG, &[0]);
     settle(&mut world);
     world.begin(0, &[0]);
-    world.again(0, 1);
+    world.send_again(0, 1);
     assert_eq!(outcome(&mut world), Outcome::Overflow);
     assert_eq!(outcome(&mut world), Outcome::Overflow, "a copy gets the same outcome");
     assert_eq!(applied(&world, 0), 1);
@@ -549,7 +549,7 @@ fn ended_sessions_beyond_the_limit_count_as_open() {
 fn a_skipped_command_is_decided_and_unknown() {
     let mut world = opened(Mutant::None, &[0]);
     world.begin(0, &[0]);
-    world.again(0, 1);
+    world.send_again(0, 1);
     world.deliver(0, 0, true);
     deliver(&mut world);
     assert_eq!(applied(&world, 0), 0);

@@ -176,7 +176,7 @@ impl World {
     }
 
     /// Sends another message with a request.
-    pub(crate) fn again(&mut self, process: usize, request: u64) {
+    pub(crate) fn send_again(&mut self, process: usize, request: u64) {
         if self.processes[process].caller.again(request) {
             self.send(process, request);
         }

@@ -45,7 +45,7 @@ impl<'a> Cell<'a> {
     fn judge(&self, number: u32) -> Result<(), String> {
         let scene = scene::Scene::new(number, self.bound)
             .map_err(|why| format!("this machine does not allow its limit: {why}"))?;
-        scene.bites()?;
+        scene.check_is_effective()?;
         let ended = play::play(self.command, &scene)?;
         let (code, signal, said) = (ended.code, ended.signal, ended.said.as_str());
         if let Some(signal) = signal {

@@ -154,7 +154,7 @@ impl Scene {
     }
 
     /// Checks without the program under test that the limit is effective.
-    pub(super) fn bites(&self) -> Result<(), String> {
+    pub(super) fn check_is_effective(&self) -> Result<(), String> {
         let shell = |script: &str| {
             let output = self.within(Path::new("/bin/sh"), &["-c", script]).stdin(Stdio::null()).output().unwrap();
             (output.status, String::from_utf8_lossy(&output.stdout).trim().to_owned())

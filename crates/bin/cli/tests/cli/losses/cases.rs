@@ -22,12 +22,12 @@ type Case = fn(&mut Draw) -> Result<Found, String>;
 
 /// All cases, in the order of seeds.
 pub(super) const CASES: [(&str, Case); 8] = [
-    ("a group of three", one_of_three),
-    ("the only group", the_only_one),
+    ("a group of three", group_of_three_loses_memory),
+    ("the only group", only_group_loses_memory),
     ("a member stands still", a_silent_member),
-    ("one process is left", one_is_left),
-    ("restarted too fast", too_fast),
-    ("the only group, too fast", the_only_one_too_fast),
+    ("one process is left", one_process_keeps_memory),
+    ("restarted too fast", group_restarts_too_fast),
+    ("the only group, too fast", only_group_restarts_too_fast),
     ("everything at once", everything),
     ("left to the operator", left_to_the_operator),
 ];
@@ -81,12 +81,12 @@ fn start_all(scene: &mut Scene, draw: &mut Draw, names: &[String]) {
 
 /// All members of one group lose their memory while the other groups continue. In some seeds a member of another group
 /// is suspended.
-fn one_of_three(draw: &mut Draw) -> Result<Found, String> {
+fn group_of_three_loses_memory(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let group = 1 + draw.below(3) as usize;
     let lost = members(group);
     let others: Vec<String> = scene.all().into_iter().filter(|name| !lost.contains(name)).collect();
-    let silent = draw.is().then(|| others[draw.below(6) as usize].clone());
+    let silent = draw.coin().then(|| others[draw.below(6) as usize].clone());
     if let Some(silent) = &silent {
         scene.signal(silent, Signal::STOP);
         draw.pause(900);
@@ -111,7 +111,7 @@ fn one_of_three(draw: &mut Draw) -> Result<Found, String> {
 }
 
 /// All members of the only group lose their memory, while a running client remembers the group.
-fn the_only_one(draw: &mut Draw) -> Result<Found, String> {
+fn only_group_loses_memory(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = Scene::begin(draw, 1, "")?;
     scene.until_works()?;
     scene.client("g1");
@@ -121,7 +121,7 @@ fn the_only_one(draw: &mut Draw) -> Result<Found, String> {
     scene.kill(&all);
     start_all(&mut scene, draw, &all);
     until_refused(&mut scene, 1, &all)?;
-    let (since, resets) = (Instant::now(), draw.is());
+    let (since, resets) = (Instant::now(), draw.coin());
     if resets {
         scene.reset(1, true)?;
     } else {
@@ -145,7 +145,7 @@ fn a_silent_member(draw: &mut Draw) -> Result<Found, String> {
         &lost,
         &["g1 does not begin before all its members are there: ", &silent, "kill -CONT", "group reset --group g1"],
     )?;
-    let (since, without) = (Instant::now(), draw.is());
+    let (since, without) = (Instant::now(), draw.coin());
     if without {
         scene.reset(1, true)?;
         scene.until_works()?;
@@ -170,7 +170,7 @@ fn a_silent_member(draw: &mut Draw) -> Result<Found, String> {
 }
 
 /// Only one process has any memory, and it is suspended while all others start.
-fn one_is_left(draw: &mut Draw) -> Result<Found, String> {
+fn one_process_keeps_memory(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let left = format!("g2.{}", 1 + draw.below(3));
     scene.signal(&left, Signal::STOP);
@@ -188,7 +188,7 @@ fn one_is_left(draw: &mut Draw) -> Result<Found, String> {
         &own,
         &["2 of 3 members of g2 have no memory of it, so nobody is taken in", &left, "group reset --group g2"],
     )?;
-    let (since, empty) = (Instant::now(), draw.is());
+    let (since, empty) = (Instant::now(), draw.coin());
     scene.reset(2, empty)?;
     if empty {
         scene.until("ended or taken in", |scene| scene.has_ended(&left) || scene.show()["ok"] == true)?;
@@ -217,7 +217,7 @@ fn restart_each(scene: &mut Scene, draw: &mut Draw) -> u64 {
 }
 
 /// Waits until the group works again or its members report what an operator has to do. Returns whether it works.
-fn back_or_told(scene: &mut Scene) -> Result<bool, String> {
+fn works_or_asks_for_help(scene: &mut Scene) -> Result<bool, String> {
     let mut works = false;
     let told = |text: &str| text.contains("`stentor group reset --group g1`");
     scene.until("back or told", |scene| {
@@ -228,10 +228,10 @@ fn back_or_told(scene: &mut Scene) -> Result<bool, String> {
 }
 
 /// A supervisor restarts the members of a group one after another, while other groups remember it.
-fn too_fast(draw: &mut Draw) -> Result<Found, String> {
+fn group_restarts_too_fast(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let gap = restart_each(&mut scene, draw);
-    let (since, works) = (Instant::now(), back_or_told(&mut scene)?);
+    let (since, works) = (Instant::now(), works_or_asks_for_help(&mut scene)?);
     let mut what = format!("{gap} ms between, it came back");
     let (mut since, mut anew) = (since, vec![]);
     if !works {
@@ -253,15 +253,15 @@ fn too_fast(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &anew, false, what)
 }
 
-/// Like `too_fast`, but there is no other group. If the group does not come back, the members that remember it are
+/// Like `group_restarts_too_fast`, but there is no other group. If the group does not come back, the members that remember it are
 /// killed and started again, and the group begins anew.
-fn the_only_one_too_fast(draw: &mut Draw) -> Result<Found, String> {
+fn only_group_restarts_too_fast(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = Scene::begin(draw, 1, "")?;
     scene.until_works()?;
     scene.client("g1");
     std::thread::sleep(Duration::from_millis(500));
     let gap = restart_each(&mut scene, draw);
-    let (mut since, works) = (Instant::now(), back_or_told(&mut scene)?);
+    let (mut since, works) = (Instant::now(), works_or_asks_for_help(&mut scene)?);
     let what = format!("{gap} ms between, it {}", if works { "came back" } else { "began anew" });
     if !works {
         since = Instant::now();
@@ -291,7 +291,7 @@ fn the_only_one_too_fast(draw: &mut Draw) -> Result<Found, String> {
 fn everything(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let all = scene.all();
-    if draw.is() {
+    if draw.coin() {
         scene.kill_clients();
         scene.kill(&all);
     } else {

@@ -35,7 +35,7 @@ impl Draw {
         self.random.below(end)
     }
 
-    fn is(&mut self) -> bool {
+    fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
 

@@ -71,11 +71,11 @@ fn play(cell: &Cell<'_>) -> Result<(), String> {
             None => signal(actor.child.id(), named(name)),
             // The second signal may come too late.
             Some(_) if n > 0 => break,
-            Some(status) => return Err(format!("ended before the first signal: {status}; {}", actor.said())),
+            Some(status) => return Err(format!("ended before the first signal: {status}; {}", actor.printed())),
         }
     }
     judge(cell, &mut actor)?;
-    theatre.look_for_leavings(cell)
+    theatre.check_no_file_is_left(cell)
 }
 
 fn judge(cell: &Cell<'_>, actor: &mut Actor) -> Result<(), String> {
@@ -89,7 +89,7 @@ fn judge(cell: &Cell<'_>, actor: &mut Actor) -> Result<(), String> {
             break status;
         }
         if since.elapsed() > ENDING {
-            return Err(format!("does not end; {}", actor.said()));
+            return Err(format!("does not end; {}", actor.printed()));
         }
         std::thread::sleep(Duration::from_millis(10));
     };
@@ -102,10 +102,10 @@ fn judge(cell: &Cell<'_>, actor: &mut Actor) -> Result<(), String> {
         (None, None) => panic!("{status}"),
     };
     if ended != cell.outcome {
-        return Err(format!("ended with {ended}; {}", actor.said()));
+        return Err(format!("ended with {ended}; {}", actor.printed()));
     }
-    if !actor.said().contains(&cell.said) {
-        return Err(format!("does not say `{}`; {}", cell.said, actor.said()));
+    if !actor.printed().contains(&cell.said) {
+        return Err(format!("does not say `{}`; {}", cell.said, actor.printed()));
     }
     actor.look_at_output(cell)
 }

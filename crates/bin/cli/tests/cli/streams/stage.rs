@@ -32,7 +32,7 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    pub(super) fn said(&self) -> String {
+    pub(super) fn printed(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
     }
 
@@ -100,7 +100,7 @@ impl Theatre {
     }
 
     /// Checks that a failed transfer leaves no file.
-    pub(super) fn look_for_leavings(&self, cell: &Cell<'_>) -> Result<(), String> {
+    pub(super) fn check_no_file_is_left(&self, cell: &Cell<'_>) -> Result<(), String> {
         let names = fs::read_dir(self.scratch.path("")).unwrap().map(|entry| entry.unwrap().file_name());
         let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("copy")).collect();
         let fine = cell.command != "channel-receive" || left.is_empty();
@@ -159,7 +159,7 @@ impl Theatre {
         // The command for operators shows the state of the node even if standard error is redirected.
         until("the node answers", || self.asked(&place, if cell.stage == "alone" { "\"joins\"" } else { "\"leads\"" }));
         // The node leads a moment before it logs that it is ready.
-        until("it says so", || !cell.said.ends_with("ready") || actor.said().contains(&cell.said));
+        until("it says so", || !cell.said.ends_with("ready") || actor.printed().contains(&cell.said));
         if cell.stage == "delivering" {
             self.load(&place);
             std::thread::sleep(A_WHILE);
@@ -319,7 +319,7 @@ impl Theatre {
                 until("it has processes", || has_children(actor.child.id()));
             }
             if cell.command == "chaos" {
-                until("its faults begin", || actor.said().contains("the faults begin"));
+                until("its faults begin", || actor.printed().contains("the faults begin"));
             }
             std::thread::sleep(2 * A_WHILE);
         } else if !cell.signals.is_empty() {

@@ -36,7 +36,7 @@ fn numbered(used: bool) -> Client<SimFabric> {
 }
 
 /// Delivers the report of a member of the home group in this history to the client, which evaluates it.
-fn hears(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, freed: u64) {
+fn deliver_report(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, freed: u64) {
     let place = Standing { history: history.mark(), ..place };
     let known = client.incarnation(HOME).mark();
     let report = CreditReport { freed, place, ..CreditReport::default() };
@@ -62,7 +62,7 @@ fn next_generation_in_a_new_history_of_the_home_group_supersedes_nobody() {
         let mut client = numbered(used);
         assert!(client.accepts(0, ANEW), "a larger incarnation");
         let generation = if freed == 0 { GENERATION + 1 } else { GENERATION };
-        hears(&mut client, ANEW, followed_by(generation), freed);
+        deliver_report(&mut client, ANEW, followed_by(generation), freed);
         assert!(!client.superseded, "used: {used}, freed: {freed}");
         let lost = Err(SubmitError::GroupReset { group: HOME.0 });
         assert_eq!(client.check(&[HOME, OTHER], 0), lost, "used: {used}, freed: {freed}");
@@ -74,7 +74,7 @@ fn next_generation_in_the_same_history_supersedes() {
     for (used, freed) in [(false, 0), (true, 0), (true, 9)] {
         let mut client = numbered(used);
         let generation = if freed == 0 { GENERATION + 1 } else { GENERATION };
-        hears(&mut client, Incarnation::FIRST, followed_by(generation), freed);
+        deliver_report(&mut client, Incarnation::FIRST, followed_by(generation), freed);
         assert!(client.superseded, "used: {used}, freed: {freed}");
     }
 }
@@ -100,11 +100,11 @@ fn report_of_an_old_history_opens_no_group() {
     let mut client = numbered(false);
     assert!(client.accepts(0, ANEW));
     let opened = Standing { opened: true, ..followed_by(GENERATION) };
-    hears(&mut client, Incarnation::FIRST, opened, 11);
+    deliver_report(&mut client, Incarnation::FIRST, opened, 11);
     assert!(!client.takeover.is_opened(HOME));
     assert_eq!(client.rings[usize::from(HOME.0)].reports().count(), 0);
     let later = Incarnation { number: 3, tag: 7 };
-    hears(&mut client, later, opened, 0);
+    deliver_report(&mut client, later, opened, 0);
     assert!(!client.takeover.is_opened(HOME), "its hello arrives later");
     assert!(client.accepts(0, later));
     client.look_for_opening(HOME);
