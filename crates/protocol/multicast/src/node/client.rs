@@ -520,6 +520,10 @@ impl<F: Fabric> Client<F> {
                 self.on_peer_event(event);
             }
         }
+        if count > 0 {
+            // A hello may have waited for one of these completions.
+            self.counts.write(Step::PeerMessage, self.links.send_hellos(&mut self.fabric));
+        }
         count > 0
     }
 

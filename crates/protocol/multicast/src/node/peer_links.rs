@@ -150,7 +150,8 @@ impl PeerLinks {
         self.send_hellos(fabric)
     }
 
-    /// Sends the hellos that were kept, as far as that is possible now. Returns the number of hellos sent.
+    /// Sends the hellos that were kept, as far as that is possible now. Returns the number of hellos sent. Owners call
+    /// this after they have polled completions, because a kept hello waits for a completion.
     #[inline]
     pub(super) fn send_hellos<F: Fabric>(&mut self, fabric: &mut F) -> u64 {
         if self.unsent.is_empty() { 0 } else { self.send_all(fabric) }

@@ -2,7 +2,7 @@
 
 use stentor_fabric::{Fabric, ProcessId, Purpose, QpId, QpState, RemoteSpan, Source, Verb, WorkRequest};
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::{ClientId, GroupId, MessageId, Mutant, SubmitError, Succession};
+use stentor_multicast::{ClientId, GroupId, MessageId, Mutant, Step, SubmitError, Succession};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -380,6 +380,44 @@ fn member_more_than_a_window_behind_delays_nobody_and_counts_after_it_catches_up
 #[test]
 fn a_client_that_does_not_see_that_a_record_was_refused_writes_nothing_over_it() {
     assert!(reconnecting_client_loses_nothing(true, Mutant::None));
+}
+
+/// The second process of a client id stands still while a member answers its first hello. If the member's own hello came
+/// before, the process reads the answer, and replies by another hello, before it polls the completion of the first one.
+/// Returns whether the process begins.
+fn begins_by_a_second_hello(network: NetworkModel, seed: u64) -> bool {
+    let mut bed = Bed::new(&[1], 1, limits(), network, seed);
+    bed.run(RECONNECTED_NS);
+    bed.submit(0, &[0], b"first").expect("all are connected");
+    bed.run(SETTLED_NS);
+    bed.restart_client(0);
+    let hellos = |bed: &Bed| bed.clients[0].counts().writes(Step::PeerMessage);
+    let end = bed.world.now_ns() + RECONNECTED_NS;
+    while hellos(&bed) == 0 && bed.world.now_ns() < end {
+        bed.run(100);
+    }
+    assert_eq!(hellos(&bed), 1, "seed {seed}");
+    let process = bed.topology.client_process(ClientId(0));
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process, for_ns: SETTLED_NS });
+    bed.run(4 * RECONNECTED_NS);
+    let second = bed.submit(0, &[0], b"second");
+    bed.run(SETTLED_NS);
+    second.is_ok_and(|second| bed.delivered[0].last() == Some(&(second, b"second".to_vec())))
+}
+
+#[test]
+fn hello_that_waits_for_an_earlier_one_is_sent_when_that_is_complete() {
+    const SEEDS: u64 = 12;
+    let calm = NetworkModel::calm;
+    let begin = [
+        NetworkModel { ordered_writes: false, ..calm() },
+        // A hello is too long to be copied while posting.
+        NetworkModel { inline_bytes: 64, ..calm() },
+        // The first hello fills the send queue.
+        NetworkModel { max_send_depth: 1, ..calm() },
+    ]
+    .map(|network| (0..SEEDS).filter(|seed| begins_by_a_second_hello(network.clone(), *seed)).count());
+    assert_eq!(begin, [SEEDS as usize; 3]);
 }
 
 #[test]
