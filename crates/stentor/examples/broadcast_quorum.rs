@@ -5,23 +5,22 @@
 //! would wait for that process until an operator removes it.
 
 use std::error::Error;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use stentor::{Broadcast, Cluster, Heard, NotSent, WaitMode};
+use stentor::broadcast::FaultModel;
+use stentor::{Broadcast, BroadcastConfig, Cluster, ConfigError, Heard, NotSent, WaitMode};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-/// A majority of the three receivers must confirm a message, so one of them may be down. A sender waits 100 ms for a
-/// process that is a window of 8 messages behind.
-const QUORUM: &str =
-    "[neb]\nmode = \"quorum\"\nfault_model = \"lying-sender\"\nfaults = 1\nwindow = 8\npatience_ms = 100\n";
 /// Time limit of the example; reached only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns the configuration as text, because `ClusterBuilder` does not support the section `[neb]`.
-fn configuration() -> String {
-    let member = |(n, name)| format!("{{ id = \"{name}\", address = \"127.0.0.{n}:7101\" }}, ");
-    let members: String = (1..).zip(NAMES).map(member).collect();
-    format!("cluster = \"quorum\"\nfabric = \"shm\"\n{QUORUM}[[group]]\nid = \"all\"\nprocess = [ {members} ]\n")
+/// Returns the cluster. A majority of the three receivers must confirm a message, so one of them may be down. A sender
+/// waits 100 ms for a process that is a window of 8 messages behind.
+fn cluster(directory: &Path) -> Result<Cluster, ConfigError> {
+    let members = (1..).zip(NAMES).map(|(n, name)| (name, format!("127.0.0.{n}:7101")));
+    let quorum = BroadcastConfig::quorum(FaultModel::LyingSender, 1).window(8).patience(Duration::from_millis(100));
+    Cluster::builder("quorum").group("all", members).broadcast(quorum).directory(directory).build()
 }
 
 /// The processes, each with the number of messages that it has delivered.
@@ -67,9 +66,7 @@ impl Processes {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::temp_dir().join(format!("stentor-quorum-{}", std::process::id()));
-    std::fs::create_dir_all(&directory)?;
-    std::fs::write(directory.join("cluster.toml"), configuration())?;
-    let cluster = Cluster::load(directory.join("cluster.toml"))?.in_directory(directory.join("sockets"));
+    let cluster = cluster(&directory)?;
     // One thread turns all processes, so an idle process must not yield, and must not spin for long.
     let start = |name| Ok((cluster.broadcast(name).wait(WaitMode::BLOCK).start()?, 0));
     let mut processes = Processes(NAMES.into_iter().map(start).collect::<Result<_, Box<dyn Error>>>()?);
@@ -82,6 +79,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     processes.0.truncate(3);
     processes.send(0, 20)?;
     processes.tell();
-    drop(processes);
-    Ok(std::fs::remove_dir_all(directory)?)
+    // The directory is removed with its last process.
+    Ok(())
 }

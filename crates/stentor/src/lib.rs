@@ -141,7 +141,7 @@ pub use client::{
 };
 #[cfg(feature = "unstable-core")]
 pub use client::{ClientWatch, OnSender, SeesMulticast};
-pub use cluster::{Cluster, ClusterBuilder, ConfigError, ConfigErrorKind, Group};
+pub use cluster::{BroadcastConfig, Cluster, ClusterBuilder, ConfigError, ConfigErrorKind, Group};
 #[cfg(feature = "unstable-core")]
 pub use config::ClusterConfig;
 pub use config::{FabricKind, Limits, MemoryPlan, MemoryRow, ProcessMemory, limits};

@@ -31,6 +31,8 @@ use crate::runtime::now_ns;
 pub use builder::BroadcastBuilder;
 pub use error::{BroadcastError, BroadcastErrorKind, NotSent};
 pub use heard::{Equivocation, Heard};
+#[doc(inline)]
+pub use stentor_neb::FaultModel;
 
 /// A process of a broadcast, on the thread that drives it.
 pub struct Broadcast {

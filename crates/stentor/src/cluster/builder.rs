@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toml::Value;
 
-use super::{Cluster, ConfigError};
+use super::{BroadcastConfig, Cluster, ConfigError};
 use crate::config::{self, ClusterConfig, FabricKind, First, Limits, Problem};
 
 /// Name of a configuration without a file, in error messages.
@@ -24,6 +24,7 @@ pub struct ClusterBuilder {
     limits: Limits,
     clock_bound: Option<Duration>,
     client_timeout: Option<Duration>,
+    broadcast: Option<BroadcastConfig>,
     groups: Vec<(String, Vec<(String, String)>)>,
     directory: Option<PathBuf>,
 }
@@ -38,6 +39,7 @@ impl ClusterBuilder {
             limits: Limits::DEFAULT,
             clock_bound: None,
             client_timeout: None,
+            broadcast: None,
             groups: Vec::new(),
             directory: None,
         }
@@ -81,6 +83,11 @@ impl ClusterBuilder {
     /// min. Fractions of a millisecond are dropped.
     pub fn client_timeout(self, timeout: Duration) -> Self {
         ClusterBuilder { client_timeout: Some(timeout), ..self }
+    }
+
+    /// Sets the broadcast of the members of a group, which [`Cluster::broadcast`] starts. By default there is none.
+    pub fn broadcast(self, settings: BroadcastConfig) -> Self {
+        ClusterBuilder { broadcast: Some(settings), ..self }
     }
 
     /// Sets the location of the cluster key, for fabrics between hosts: `env:NAME` or `file:PATH`.
@@ -136,6 +143,9 @@ impl Text {
         out.limits(&builder.limits);
         if let Some(bound) = builder.clock_bound {
             out.line("`clock_bound`", format_args!("clock_bound_ms = {}", bound.as_millis()));
+        }
+        if let Some(broadcast) = &builder.broadcast {
+            broadcast.lines(|setting, line| out.line(setting, format_args!("{line}")));
         }
         for (group, members) in &builder.groups {
             let place = format!("group `{}`", group.escape_debug());

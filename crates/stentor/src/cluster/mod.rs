@@ -1,5 +1,6 @@
 //! The configuration of a cluster, as a program uses it.
 
+mod broadcast;
 mod builder;
 mod error;
 
@@ -21,6 +22,7 @@ use crate::observer::ObserverBuilder;
 use crate::runtime::ClusterRuntime;
 use crate::state_machine::StateMachine;
 
+pub use broadcast::BroadcastConfig;
 pub use builder::ClusterBuilder;
 pub use error::{ConfigError, ConfigErrorKind};
 
