@@ -5,7 +5,7 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stentor_fabric::WaitMode;
 use stentor_multicast::{Client as Sender, ClientId, GroupId};
@@ -23,6 +23,10 @@ use crate::runtime::{
 
 /// Default patience of a client.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Pause before the client ids are tried again after none of them was free.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Shortest time for the admission with a client id, if the client's patience allows it.
+const ADMISSION: Duration = Duration::from_secs(1);
 /// Default time to live of a session.
 const TTL: Duration = Duration::from_secs(30);
 /// Shortest time to live of a session. A renewal must still succeed after a group has been without a leader for a short
@@ -95,8 +99,10 @@ impl ClientBuilder {
         ClientBuilder { bind: Some(address), ..self }
     }
 
-    /// Sets for how long the client waits for its admission, then for the opening of its session, and for how long each
-    /// call of a [`Client`] waits for its outcome. The default is 10 s.
+    /// Sets for how long the client waits for a free client id and its admission, then for the opening of its session,
+    /// and for how long each call of a [`Client`] waits for its outcome. The default is 10 s. A process that replaces
+    /// another one may therefore start while the other one still ends. If an id becomes free in the last second, the
+    /// admission may take up to a second longer.
     pub fn patience(self, patience: Duration) -> Self {
         ClientBuilder { patience, ..self }
     }
@@ -234,13 +240,27 @@ impl ClientBuilder {
             None => BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside },
         };
         let start = |client: ClientId| plan.start_client::<F>(client, &bind);
-        let placing = Placing { plan, start: &start, to, wait: self.wait, timeout: self.patience };
-        placing.join(None, &mut Watch { plan, to }).map_err(|error| match error {
-            JoinError::Start(error) => Problem::Start(error),
-            JoinError::Run(error) => Problem::Run(error),
-            JoinError::NoPlace => Problem::NoPlace,
-            JoinError::GivenUp(problem) => problem,
-        })
+        let (until, mut waits) = (Instant::now() + self.patience, false);
+        loop {
+            // An id that becomes free late still leaves time for the admission.
+            let left = until.saturating_duration_since(Instant::now()).max(ADMISSION.min(self.patience));
+            let placing = Placing { plan, start: &start, to, wait: self.wait, timeout: left };
+            return match placing.join(None, &mut Watch { plan, to }) {
+                Ok(client) => Ok(client),
+                Err(JoinError::Start(error)) => Err(Problem::Start(error)),
+                Err(JoinError::Run(error)) => Err(Problem::Run(error)),
+                Err(JoinError::GivenUp(problem)) => Err(problem),
+                Err(JoinError::NoPlace) if Instant::now() >= until => Err(Problem::NoPlace { patience: self.patience }),
+                // A process that holds an id may be about to end, for example the predecessor of this one.
+                Err(JoinError::NoPlace) => {
+                    if !std::mem::replace(&mut waits, true) {
+                        log::info!("no client id is free: waits up to {:?} until a client ends", self.patience);
+                    }
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+            };
+        }
     }
 }
 

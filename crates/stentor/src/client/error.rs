@@ -221,7 +221,8 @@ pub enum ClientErrorKind {
     Argument,
     /// The sizes in `[limits]` leave no room for a session.
     Limits,
-    /// All client ids are in use, or need a group that is down.
+    /// All client ids were in use, or needed a group that is down, for as long as the client's
+    /// [patience](crate::ClientBuilder::patience).
     NoPlace,
     /// A group was not reachable, did not answer in time, or has a clock that is far behind this host's. Try again when
     /// the group runs.
@@ -248,8 +249,8 @@ pub(super) enum Problem {
     Start(runtime::StartError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("no client id is free")]
-    NoPlace,
+    #[error("no client id is free after a wait of {}", seconds(.patience))]
+    NoPlace { patience: Duration },
     #[error("these members were not reached in time: {}", .absent.join(", "))]
     Late { absent: Vec<String> },
     #[error("all members are connected, but they do not answer")]
@@ -369,7 +370,7 @@ impl Problem {
             Problem::Start(_) => ClientErrorKind::NotStarted,
             Problem::Bytes { .. } | Problem::TimeToLive { .. } => ClientErrorKind::Argument,
             Problem::NoReplies | Problem::ShortMessages { .. } => ClientErrorKind::Limits,
-            Problem::NoPlace => ClientErrorKind::NoPlace,
+            Problem::NoPlace { .. } => ClientErrorKind::NoPlace,
             Problem::Late { .. } | Problem::Unanswered | Problem::Behind(_) => ClientErrorKind::Unreachable,
             Problem::NotOpened(why) | Problem::NotTakenUp(why) => match why {
                 Refused::TooManySessions(_) => ClientErrorKind::TooManySessions,
@@ -395,8 +396,9 @@ impl Problem {
             Problem::Run(_) | Problem::Random(_) | Problem::System(_) => {
                 "`stentor doctor` says what this machine can do"
             }
-            Problem::NoPlace => {
-                "wait until a client ends, start the groups that are down, or raise `clients` in [limits]"
+            Problem::NoPlace { .. } => {
+                "end a client, or wait longer with `ClientBuilder::patience` if one is ending; start the groups that are down; or raise `clients` in \
+                 [limits]"
             }
             Problem::Late { .. } => {
                 "start a majority of each group that the client calls; `stentor leader show`, `NodeHandle::status` and the log of a node show \
