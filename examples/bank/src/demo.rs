@@ -16,7 +16,6 @@ use stentor::{Client, Cluster, Group};
 use stentor_bank::{Account, Command, Counts, Cut, TellerError, Verdict, call, finish_old};
 
 use crate::args::{Demo, Fabric};
-use crate::node::LEADS;
 use crate::processes::{Running, Starter};
 
 /// Number of members of each group.
@@ -59,7 +58,7 @@ pub(crate) fn run(demo: &Demo) -> Result<ExitCode> {
     for (n, group) in (0..kills).zip(groups.iter().cycle()) {
         let part = |n| demo.transfers * n / (2 * kills + 1);
         tellers.wait_until(part(2 * n + 1))?;
-        nodes.kill_leader(&cluster, *group, &starter)?;
+        nodes.kill_leader((&client, *group), &cluster, &starter)?;
         tellers.wait_until(part(2 * n + 2))?;
         tellers.kill_one(&starter)?;
     }
@@ -144,21 +143,16 @@ impl Nodes {
     }
 
     /// Kills the node that leads this group, waits for [`AWAY`], and restarts the node.
-    fn kill_leader(&mut self, cluster: &Cluster, group: Group, starter: &Starter) -> Result<()> {
-        let is_member = |name: &str| cluster.members(group).any(|member| member == name);
-        let since = Instant::now();
-        let (name, node) = loop {
-            let leader = self.0.iter_mut().find(|(name, node)| is_member(name) && node.last_line() == LEADS);
-            match leader {
-                Some((name, node)) => break (name.clone(), node),
-                None if since.elapsed() > LONG => bail!("{} has no leader after {LONG:?}", cluster.group_name(group)),
-                None => thread::sleep(LOOK),
-            }
-        };
+    fn kill_leader(&mut self, (client, group): (&Client, Group), cluster: &Cluster, starter: &Starter) -> Result<()> {
+        // A client learns from answers who leads, so a read brings its knowledge up to date.
+        Cut::read(client, &[group])?;
+        let leader = client.leader(group);
+        let found = self.0.iter_mut().find(|(name, _)| leader == Some(name));
+        let (name, node) = found.with_context(|| format!("{} has no leader", cluster.group_name(group)))?;
         node.kill()?;
         println!("{name}, which led {}, is killed", cluster.group_name(group));
         thread::sleep(AWAY);
-        *node = start_node(starter, &name)?;
+        *node = start_node(starter, name)?;
         println!("{name} is started again");
         Ok(())
     }

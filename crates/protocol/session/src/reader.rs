@@ -50,6 +50,8 @@ pub enum ReadOutcome<'a> {
         position: Position,
         /// Time that the group had certainly reached at the answer. At least the time of `position`.
         heard: u64,
+        /// `true` if the read was one at the leader, so the replier led when it answered.
+        is_led: bool,
         /// The answer, or `None` if it is longer than the limit.
         bytes: Option<&'a [u8]>,
     },
@@ -193,7 +195,7 @@ impl Reader {
                     self.leaders[usize::from(group.0)] = from_at;
                 }
                 let bytes = (record.outcome == Outcome::Applied).then_some(record.bytes);
-                ReadOutcome::Answered { group, position: record.position, heard: record.applied, bytes }
+                ReadOutcome::Answered { group, position: record.position, heard: record.applied, is_led, bytes }
             }
             Outcome::OtherHistory => ReadOutcome::OtherHistory(group),
             Outcome::Elsewhere => {

@@ -40,6 +40,7 @@ use super::error::Problem;
 use super::fates::{not_applied, outcome, refusal};
 use super::groups::first;
 use super::halts::Halts;
+use super::leaders::Leaders;
 use super::lease::Lease;
 use super::notifications::{Inbox, Notification};
 use super::origins::Origins;
@@ -199,9 +200,14 @@ impl<F: FabricDiagnostics> Core<F> {
         self.sent.len()
     }
 
-    /// Returns the bound on the difference between the clocks of two hosts.
-    pub(super) fn clock_bound(&self) -> Duration {
-        self.plan.config().clock_bound()
+    /// Returns the members that answered this client as leaders.
+    pub(super) fn leaders(&self) -> &Arc<Leaders> {
+        &self.reading.leaders
+    }
+
+    /// Returns the configuration.
+    pub(super) fn plan(&self) -> &Arc<ClusterRuntime> {
+        &self.plan
     }
 
     pub(super) fn key(&self) -> SessionKey {
@@ -524,6 +530,7 @@ impl<F: FabricDiagnostics> Core<F> {
                 reading.take(housekeeper.now(), (plan.topology(), reply.member), &record, each);
                 continue;
             }
+            reading.leaders.note_record(reply.group, reply.member, &record);
             halts.note_answer(reply.group, record.position.index);
             *order_time = (*order_time).max(record.applied);
             origins.note(reply.group, record.position.incarnation);
@@ -550,8 +557,7 @@ impl<F: FabricDiagnostics> Core<F> {
                     *changes += 1;
                     *taken_up |= outcome == Answered::Refused(Reason::Superseded);
                     let incarnation = record.position.incarnation;
-                    let is_known =
-                        |pair: &stentor_session::Pair| pair.group == group && pair.incarnation == incarnation;
+                    let is_known = |pair: &Pair| pair.group == group && pair.incarnation == incarnation;
                     let ends = matches!(outcome, Answered::SessionNotOpen | Answered::Refused(Reason::TooLate));
                     if ends && caller.key().pairs.iter().any(is_known) {
                         *ran_out = Some(Group(group));

@@ -35,7 +35,7 @@ pub(super) fn outcome(fate: Fate<'_>) -> Outcome<'_> {
 /// Translates the outcome of a read outside the order.
 pub(super) fn read(outcome: ReadOutcome<'_>) -> Outcome<'_> {
     match outcome {
-        ReadOutcome::Answered { group, position, heard, bytes: Some(bytes) } => {
+        ReadOutcome::Answered { group, position, heard, bytes: Some(bytes), .. } => {
             let position = Position { heard, ..Position::of(group, &position) };
             Outcome::Applied(Replies(Replied::Read { position, bytes }))
         }

@@ -189,7 +189,7 @@ impl LocalClient {
     /// Returns an error in the same cases as [`Client::observe`](super::Client::observe).
     pub fn observe(&mut self, position: Position) -> Result<(), Refused> {
         on!(&mut self.core, core => {
-            super::check_time(position, core.heard(), core.clock_bound())?;
+            super::check_time(position, core.heard(), core.plan().config().clock_bound())?;
             core.observe(position.latest());
         });
         Ok(())
@@ -210,6 +210,14 @@ impl LocalClient {
     pub fn ticket(&self, request: Request) -> Option<Ticket> {
         let ticket = on!(&self.core, core => core.ticket(request.0.request));
         ticket.filter(|ticket| Name::of(ticket) == request.0).cloned().map(Ticket)
+    }
+
+    /// Returns the name of the member that last answered this client as the leader of a group, as far as earlier
+    /// [turns](LocalClient::turn) have received its answers. The value may be out of date; see
+    /// [`Client::leader`](super::Client::leader).
+    #[must_use]
+    pub fn leader(&self, group: Group) -> Option<&str> {
+        on!(&self.core, core => core.leaders().of(group.0).map(|process| core.plan().name(process)))
     }
 
     /// Returns the session. Store it to resume the session in a later process.

@@ -19,6 +19,7 @@ mod fates;
 mod groups;
 mod halts;
 mod keeper;
+mod leaders;
 mod lease;
 mod local;
 mod mail;
@@ -50,6 +51,7 @@ use self::error::Problem;
 pub use self::error::{CallError, ClientError, ClientErrorKind, Refused, Why};
 pub use self::groups::Groups;
 pub(crate) use self::keeper::Keeper;
+use self::leaders::Leaders;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
 #[cfg(feature = "sim")]
 pub(crate) use self::notifications::Inbox;
@@ -65,8 +67,8 @@ pub use self::watch::OnSender;
     allow(unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it")
 )]
 pub use self::watch::{ClientWatch, SeesMulticast};
-use crate::Position;
-use crate::runtime::{FabricDiagnostics, wall_ns};
+use crate::runtime::{ClusterRuntime, FabricDiagnostics, wall_ns};
+use crate::{Group, Position};
 
 /// A client of a cluster: sends commands to groups and returns their replies. Cloning it is cheap. All clones share one
 /// session and one serving thread. A client that is [embedded](crate::NodeHandle::client) in a node is served by the
@@ -86,7 +88,8 @@ pub struct Client(Arc<Handle>);
 struct Handle {
     calls: Arc<Calls>,
     patience: Duration,
-    clock_bound: Duration,
+    plan: Arc<ClusterRuntime>,
+    leaders: Arc<Leaders>,
     thread: Mutex<Option<JoinHandle<()>>>,
     failure: Arc<Mutex<Option<ClientError>>>,
 }
@@ -133,11 +136,12 @@ impl Client {
         let keeper = seat.map(|seat| seat.keeper.clone());
         let calls = Arc::new(Calls::new(builder.calls, keeper).map_err(thread_failed)?);
         calls.know(core.key(), core.lives_until());
-        let (patience, clock_bound) = (builder.patience, core.clock_bound());
+        let (patience, plan, leaders) = (builder.patience, Arc::clone(core.plan()), Arc::clone(core.leaders()));
         let failure = Arc::new(Mutex::new(None));
         if let Some(seat) = seat {
             (seat.adopt)(Box::new(Guest::new(core, &calls, &failure)));
-            return Ok(Client(Arc::new(Handle { calls, patience, clock_bound, thread: Mutex::new(None), failure })));
+            let thread = Mutex::new(None);
+            return Ok(Client(Arc::new(Handle { calls, patience, plan, leaders, thread, failure })));
         }
         let (served, failed, name) = (Arc::clone(&calls), Arc::clone(&failure), core.name().to_owned());
         let serve = move || {
@@ -150,7 +154,7 @@ impl Client {
         };
         let thread = thread::Builder::new().name("stentor client".to_owned()).spawn(serve).map_err(thread_failed)?;
         let thread = Mutex::new(Some(thread));
-        Ok(Client(Arc::new(Handle { calls, patience, clock_bound, thread, failure })))
+        Ok(Client(Arc::new(Handle { calls, patience, plan, leaders, thread, failure })))
     }
 
     /// Sends a command to one or several groups. All of them apply it at one place of the global order. If the window
@@ -202,7 +206,7 @@ impl Client {
     /// Returns [`Refused::AheadOfTime`] if the position is ahead of the time that this client knows by more than
     /// `clock_bound_ms` in `[limits]`. The call then has no effect.
     pub fn observe(&self, position: Position) -> Result<(), Refused> {
-        check_time(position, self.0.calls.heard(), self.0.clock_bound)?;
+        check_time(position, self.0.calls.heard(), self.0.plan.config().clock_bound())?;
         self.0.calls.observe(position.latest());
         Ok(())
     }
@@ -225,6 +229,20 @@ impl Client {
     #[must_use]
     pub fn room(&self) -> usize {
         self.0.calls.room()
+    }
+
+    /// Returns the name of the member that last answered this client as the leader of a group: it replied to a command
+    /// or to an [ordered](Consistency::Ordered) read, answered a read at the [leader](Consistency::Leader), or sent a
+    /// notification. Returns `None` if no member has done so yet, or if the group belongs to another cluster. If a call
+    /// has returned an answer, that answer is already taken into account.
+    ///
+    /// The value may be out of date: the named member may have failed, and another one may lead by now. The client
+    /// learns from answers only, so an idle client may not notice a new leader. A read at the leader updates the value.
+    /// Use the value for displays, for tests, and to place work near the leader, and never for a decision that is wrong
+    /// if another member leads.
+    #[must_use]
+    pub fn leader(&self, group: Group) -> Option<&str> {
+        self.0.leaders.of(group.0).map(|process| self.0.plan.name(process))
     }
 
     /// Returns the session. Store it to resume the session in a later process.

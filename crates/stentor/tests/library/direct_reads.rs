@@ -135,6 +135,49 @@ fn leader_read_contains_all_answered_commands() {
     }
 }
 
+/// Returns the name of the node that leads the first group.
+fn leading(running: &Running) -> String {
+    let leads = |node: &NodeHandle<Count>| node.status().ok().filter(|status| status.leads).map(|status| status.name);
+    until("a leader", || running.nodes[..3].iter().find_map(leads))
+}
+
+#[test]
+fn a_client_names_the_member_that_answered_last_as_leader() {
+    let mut running = Running::new("direct-leader", ApplyThread::Own);
+    let (client, reader) = (running.connect(), running.connect());
+    let mut local = running.cluster.client().connect_local().expect("it connects");
+    assert_eq!([client.leader(running.group), client.leader(running.other)], [None; 2], "nothing was answered");
+    running.add(&client);
+    assert_eq!((client.leader(running.group), client.leader(running.other)), (Some(&*leading(&running)), None));
+    count(&reader, running.group, Consistency::Local);
+    assert_eq!(reader.leader(running.group), None, "any member answers a local read");
+    count(&reader, running.group, Consistency::Leader);
+    assert_eq!(reader.leader(running.group), client.leader(running.group));
+    client.call([running.group, running.other], b"both").wait().expect("it is applied");
+    assert_eq!(client.leader(running.other), Some("x"));
+
+    let first = leading(&running);
+    let at = running.nodes.iter().position(|node| node.status().is_ok_and(|status| status.name == first));
+    running.nodes.remove(at.expect("it is one of them")).stop().expect("it hands over");
+    count(&reader, running.group, Consistency::Leader);
+    running.add(&client);
+    let submitted = local.submit(running.group, b"add").expect("there is room");
+    until("an outcome", || {
+        let mut is_applied = None;
+        let _ = local.turn(|ended, outcome| {
+            is_applied = (ended == submitted && matches!(outcome, Outcome::Applied(_))).then_some(());
+        });
+        is_applied
+    });
+    running.nodes.truncate(2);
+    let leads = |node: &NodeHandle<Count>| node.status().ok().filter(|status| status.leads).map(|status| status.name);
+    let second = until("a leader", || running.nodes.iter().find_map(leads));
+    assert_ne!(second, first);
+    for known in [client.leader(running.group), reader.leader(running.group), local.leader(running.group)] {
+        assert_eq!(known, Some(&*second));
+    }
+}
+
 #[test]
 fn read_after_a_position_contains_it_and_a_local_read_does_not_wait() {
     let running = Running::new("direct-after", ApplyThread::Own);

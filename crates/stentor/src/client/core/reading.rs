@@ -1,33 +1,36 @@
 //! Reads that have no place in the global order.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{GroupId, Topology};
-use stentor_session::{Reader, ReaderError, ReplyRecord};
+use stentor_session::{ReadOutcome, Reader, ReaderError, ReplyRecord};
 
 use super::{Core, Finished, Name};
 use crate::Group;
+use crate::client::leaders::Leaders;
 use crate::client::{Consistency, Outcome, Refused, Why, fates};
 use crate::runtime::FabricDiagnostics;
 
-/// A client's reads in flight, and the random word in their names.
+/// A client's reads in flight, the random word in their names, and the members that answered as leaders.
 pub(super) struct Reading {
     reader: Reader,
     word: u64,
+    pub(super) leaders: Arc<Leaders>,
 }
 
 impl Reading {
     /// Creates the state of a client with at most `most` reads in flight. `word` is random.
     pub(super) fn new(topology: &Topology, most: usize, word: u64) -> Self {
-        Reading { reader: Reader::new(topology, most, word), word }
+        Reading { reader: Reader::new(topology, most, word), word, leaders: Arc::new(Leaders::new(topology.groups())) }
     }
 
     fn name(&self, request: u64) -> Name {
         Name { generation: Name::READ, word: self.word, request }
     }
 
-    /// Processes an answer to a read.
+    /// Processes an answer to a read, and notes the leader that has answered it.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -37,6 +40,9 @@ impl Reading {
         each: &mut impl FnMut(Finished<'_>),
     ) {
         if let Some((name, outcome)) = self.reader.on_reply(now, from, topology, record) {
+            if let ReadOutcome::Answered { group, is_led: true, .. } = outcome {
+                self.leaders.note(group, from);
+            }
             each(Finished { name: self.name(name), outcome: fates::read(outcome) });
         }
     }
