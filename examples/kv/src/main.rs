@@ -146,16 +146,8 @@ fn partition(cluster: &Cluster, name: &str) -> Result<Partition> {
 
 fn node(name: &str, cluster: &Cluster, wait: Wait) -> Result<()> {
     let machine = Machine::new(partition(cluster, name)?);
-    let mut node = cluster.node(name, machine).wait(wait.mode()).start()?;
-    let (stopper, stop) = (node.stopper(), stop_flag()?);
-    std::thread::spawn(move || {
-        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        stopper.stop();
-    });
-    node.run()?;
-    Ok(())
+    let stop = stop_flag()?;
+    Ok(cluster.node(name, machine).wait(wait.mode()).start()?.run_until(&stop)?)
 }
 
 /// Returns a flag that SIGTERM and SIGINT set.

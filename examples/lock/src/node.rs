@@ -4,26 +4,17 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::Result;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stentor::Cluster;
 use stentor_lock::Locks;
 
-/// Interval at which the process checks whether to end.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// Runs a node until SIGTERM or SIGINT, `stentor stop`, or the end of the standard input if `with_parent` is set. A
 /// leader hands over its leadership first.
 pub(crate) fn run(cluster: &Cluster, id: &str, with_parent: bool) -> Result<()> {
     let is_over = until_told(with_parent)?;
-    let node = cluster.node(id, Locks::default()).spawn()?;
-    while !is_over.load(Ordering::Relaxed) && !node.has_ended() {
-        thread::sleep(LOOK);
-    }
-    node.stop()?;
-    Ok(())
+    Ok(cluster.node(id, Locks::default()).start()?.run_until(&is_over)?)
 }
 
 /// Returns a flag that is set when the process has to end: after SIGTERM or SIGINT, or at the end of the standard input

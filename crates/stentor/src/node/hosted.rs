@@ -3,6 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Idle, ProcessId, WaitMode};
@@ -38,7 +39,8 @@ const BLIND: Duration = Duration::from_millis(1);
 
 /// The operations of a node, independent of its fabric's type.
 pub(super) trait Host<S>: Send {
-    fn run(&mut self, stop: &Stop) -> Result<(), NodeError>;
+    /// Runs the node until `stop`, or until `flag` is set.
+    fn run(&mut self, stop: &Stop, flag: &AtomicBool) -> Result<(), NodeError>;
     fn turn(&mut self, stop: &Stop) -> Result<Turn, NodeError>;
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
     fn status(&self) -> Status;
@@ -525,8 +527,11 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         self.mailbox.0.close();
     }
 
-    fn run_until(&mut self, stop: &Stop) -> Result<(), NodeError> {
+    fn run_until(&mut self, stop: &Stop, flag: &AtomicBool) -> Result<(), NodeError> {
         while !self.leaving.done {
+            if flag.load(Ordering::Acquire) {
+                stop.stop();
+            }
             let (worked, longest) = self.round(stop)?;
             self.pause(worked, longest)?;
         }
@@ -583,9 +588,9 @@ fn listen<F: ClusterFabric>(member: &Member<F>, place: Option<&StandingSeat>, vo
 }
 
 impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Host<S> for Hosted<F, S, H> {
-    fn run(&mut self, stop: &Stop) -> Result<(), NodeError> {
+    fn run(&mut self, stop: &Stop, flag: &AtomicBool) -> Result<(), NodeError> {
         self.turner.note();
-        let ended = self.run_until(stop);
+        let ended = self.run_until(stop, flag);
         self.end();
         ended
     }

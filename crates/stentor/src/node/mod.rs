@@ -2,8 +2,8 @@
 //!
 //! # Use
 //! [`Cluster::node`](crate::Cluster::node) returns a builder. [`NodeBuilder::start`] makes a [`Node`] for the caller's
-//! thread: [`Node::run`] runs it to its end, and [`Node::turn`] runs it round by round in the caller's event loop.
-//! [`NodeBuilder::spawn`] gives the node a thread of its own.
+//! thread: [`Node::run`] and [`Node::run_until`] run it to its end, and [`Node::turn`] runs it round by round in the
+//! caller's event loop. [`NodeBuilder::spawn`] gives the node a thread of its own.
 //!
 //! # States
 //! - *Joining*: the node has no state of its group. Either the group admits it, or the group begins when all its
@@ -42,6 +42,7 @@ mod status;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::client::ClientBuilder;
@@ -84,8 +85,19 @@ impl<S: StateMachine> Node<S> {
     /// # Errors
     /// Returns why the node cannot continue, with the remedy.
     pub fn run(&mut self) -> Result<(), NodeError> {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        self.run_until(&NEVER)
+    }
+
+    /// Runs the node like [`run`](Node::run), and also stops it in order when `flag` is set, for example by a signal
+    /// handler that the program has registered. The node looks at the flag between two rounds, so it notices the flag
+    /// within 0.1 s, even if it sleeps. If the flag is set before the call, the node leaves its group at once.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`run`](Node::run).
+    pub fn run_until(&mut self, flag: &AtomicBool) -> Result<(), NodeError> {
         let stop = Arc::clone(&self.stopper.stop);
-        self.host.run(&stop)
+        self.host.run(&stop, flag)
     }
 
     /// Runs one or two rounds without sleeping, for an event loop of the caller. The rounds do the same work as those

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -166,6 +167,36 @@ fn nodes_turn_in_the_event_loop_of_the_caller_and_stop() {
     assert!(slept > 0, "an idle node lets its loop sleep");
     assert!(nodes.iter_mut().all(|node| node.turn().is_ok_and(|turn| turn == Turn::Stopped)));
     assert_eq!(nodes[0].inspect(|machine| machine.sum).expect("the machine has not panicked"), 0);
+}
+
+#[test]
+fn a_flag_stops_a_node_in_order_at_any_time() {
+    let directory = TempDir::new();
+    let cluster = cluster("flag", &directory);
+    let flag = Arc::new(AtomicBool::new(false));
+    let run = |name: &&str| {
+        let mut node = cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
+        let (stopper, flag) = (node.stopper(), Arc::clone(&flag));
+        (stopper, std::thread::spawn(move || node.run_until(&flag).map(|()| node.status())))
+    };
+    let mut nodes: Vec<_> = MEMBERS.iter().map(run).collect();
+    assert_eq!(send(&cluster, &directory, 0, 1..=10, LONG), 10, "they run");
+    // A stopper still stops one node alone.
+    let (stopper, thread) = nodes.remove(0);
+    stopper.stop();
+    until("one has stopped", || thread.is_finished().then_some(()));
+    thread.join().expect("it did not panic").expect("it stopped in order");
+    assert!(nodes.iter().all(|(_, thread)| !thread.is_finished()), "the flag is not set");
+    // The others sleep by now, and the flag wakes nobody.
+    std::thread::sleep(Duration::from_millis(300));
+    flag.store(true, Ordering::Relaxed);
+    until("all have stopped", || nodes.iter().all(|(_, thread)| thread.is_finished()).then_some(()));
+    for (_, thread) in nodes {
+        let status = thread.join().expect("it did not panic").expect("it stopped in order");
+        assert_eq!(status.commands, 10);
+    }
+    let mut late = cluster.node("ga", Sum::default()).start().expect("the place is free again");
+    late.run_until(&flag).expect("it leaves at once");
 }
 
 #[test]
