@@ -4,41 +4,36 @@
 //! other. Safety never depends on an election. A wrong election costs time, but ballots and majorities protect what is
 //! agreed.
 //!
-//! A node elects by heartbeats. With the feature `unstable-core`, a program can replace the election through
-//! `NodeBuilder::start_hooked`. This example turns members without nodes, which is shorter. The documentation of the
-//! crate `stentor-election` states the rules of an election.
+//! A node elects by heartbeats. With the feature `unstable-core`, `NodeBuilder::start_elected` replaces the election.
+//! The documentation of the crate `stentor-election` states the rules of an election.
 
-use std::cell::Cell;
 use std::error::Error;
-use std::rc::Rc;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stentor::config::ClusterConfig;
-use stentor::runtime::{ClusterRuntime, ElectionDriver, GroupId, Member, ShmFabric, stateless};
+use stentor::operator::NodeElection;
+use stentor::{Cluster, Context, Node, Reply, StateMachine, Stateless, WaitMode};
 use stentor_election::{Change, Election, HandOverError};
 use stentor_fabric::ProcessId;
 
-const CLUSTER: &str = r#"
-cluster = "appointed"
-fabric = "shm"
-[election]
-kind = "heartbeat"
-[[group]]
-id = "g"
-process = [ { id = "a", address = "h1:1" }, { id = "b", address = "h2:1" }, { id = "c", address = "h3:1" } ]
-"#;
+const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Time limit of the example; reached only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The last appointment: its number, and the appointed process. Every member can read the board. In a real program the
 /// board is a file or a service.
 #[derive(Clone, Default)]
-struct Board(Rc<Cell<Option<(u64, ProcessId)>>>);
+struct Board(Arc<Mutex<Option<(u64, ProcessId)>>>);
 
 impl Board {
+    fn last(&self) -> Option<(u64, ProcessId)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn appoint(&self, process: ProcessId, above: u64) {
-        let last = self.0.get().map_or(0, |(epoch, _)| epoch);
-        self.0.set(Some((last.max(above) + 1, process)));
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((last.map_or(0, |(epoch, _)| epoch).max(above) + 1, process));
     }
 }
 
@@ -53,7 +48,7 @@ struct Appointed {
 impl Election for Appointed {
     /// Reports one change at a time. Epochs never decrease, and a leader resigns before another process is named.
     fn poll(&mut self, _now: Duration) -> Option<Change> {
-        let (epoch, process) = self.board.0.get().filter(|(epoch, _)| *epoch > self.told)?;
+        let (epoch, process) = self.board.last().filter(|(epoch, _)| *epoch > self.told)?;
         if process != self.me
             && let Some(epoch) = self.leads_in.take()
         {
@@ -78,37 +73,54 @@ impl Election for Appointed {
     }
 }
 
+/// The defaults suffice, because this election ignores which members are eligible.
+impl NodeElection for Appointed {}
+
+/// A state machine that ignores its commands.
+struct Nothing;
+
+impl StateMachine for Nothing {
+    type Frozen = Stateless;
+
+    fn apply(&mut self, _: &Context<'_>, _: &[u8], _: &mut Reply) {}
+
+    fn freeze(&self) -> Stateless {
+        Stateless
+    }
+
+    fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::temp_dir().join(format!("stentor-appointed-{}", std::process::id()));
-    let plan = ClusterRuntime::new(ClusterConfig::parse("cluster.toml".as_ref(), CLUSTER)?)?;
-    let processes: Vec<ProcessId> = plan.topology().members(GroupId(0)).collect();
-    let (board, interval, patience) = (Board::default(), Duration::from_millis(5), Duration::from_millis(100));
-    let mut members: Vec<(Member<ShmFabric>, ElectionDriver<Appointed>)> = Vec::new();
-    for &me in &processes {
-        let election = Appointed { board: board.clone(), me, told: 0, leads_in: None };
-        let driver = ElectionDriver::new(election, me, &processes, interval, patience);
-        members.push((plan.joining_on(plan.shm(me, directory.clone())?, me)?, driver));
-    }
+    let members = (1..).zip(NAMES).map(|(n, name)| (name, format!("127.0.0.{n}:7101")));
+    let cluster = Cluster::builder("appointed").group("g", members).directory(directory).build()?;
+    let board = Board::default();
+    let start = |name| {
+        let board = board.clone();
+        let node = cluster.node(name, Nothing).wait(WaitMode::BLOCK);
+        node.start_elected(move |_, me| Ok(Appointed { board: board.clone(), me, told: 0, leads_in: None }))
+    };
+    let mut nodes: Vec<Node<Nothing>> = NAMES.into_iter().map(start).collect::<Result<_, _>>()?;
     // A group starts with its first member as leader. Afterwards the operator decides.
-    let start = Instant::now();
+    let since = Instant::now();
     for (at, appoint) in [(0, None), (2, Some(2)), (1, Some(1))] {
         if let Some(next) = appoint {
-            println!("{} is appointed", plan.name(processes[next]));
-            board.appoint(processes[next], 0);
+            println!("{} is appointed", NAMES[usize::from(next)]);
+            board.appoint(ProcessId(next), 0);
         }
-        while !members[at].0.replica().is_leader() {
-            for (member, driver) in &mut members {
-                let now = start.elapsed();
-                member.housekeep();
-                member.step(now, &mut stateless(|_| ()));
-                driver.poll(now, member);
+        while !nodes[at].status().leads {
+            for node in &mut nodes {
+                let _ = node.turn()?;
             }
-            if start.elapsed() > PATIENCE {
+            if since.elapsed() > PATIENCE {
                 return Err("the appointed member does not lead".into());
             }
         }
-        println!("{} leads", plan.name(processes[at]));
+        println!("{} leads", NAMES[at]);
     }
-    // The directory is removed with its last member.
+    // The directory is removed with its last node.
     Ok(())
 }

@@ -397,8 +397,8 @@ impl Problem {
                 "`stentor doctor` says what this machine can do"
             }
             Problem::NoPlace { .. } => {
-                "end a client, or wait longer with `ClientBuilder::patience` if one is ending; start the groups that are down; or raise `clients` in \
-                 [limits]"
+                "end a client, or wait longer with `ClientBuilder::patience` if one is ending; start the groups that are \
+                 down; or raise `clients` in [limits]"
             }
             Problem::Late { .. } => {
                 "start a majority of each group that the client calls; `stentor leader show`, `NodeHandle::status` and the log of a node show \

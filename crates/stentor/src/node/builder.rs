@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
+use stentor_election::Heartbeat;
 use stentor_fabric::{ProcessId, WaitMode};
 #[cfg(feature = "roce")]
 use stentor_fabric_roce::driver::{Junction, Sharing};
@@ -17,15 +18,15 @@ use super::clients::Turner;
 use super::handle::NodeHandle;
 use super::hooks::{Hooks, Voice};
 use super::hosted::{Host, Hosted, Requests};
-use super::journal::Journal;
+use super::journal::{Elect, Journal};
 use super::machine::Machine;
 use super::observers::Observers;
 use super::sleeper::Sleeper;
 use super::{Node, StartError, Stopper};
 use crate::config::FabricKind;
-use crate::operator::Place;
+use crate::operator::{NodeElection, Place};
 use crate::runtime::{
-    self, BindConfig, ClusterFabric, ClusterRuntime, InUse, Role, patiently, refuse_twin, with_fabric,
+    self, BindConfig, ClusterFabric, ClusterRuntime, ElectionDriver, InUse, Role, patiently, refuse_twin, with_fabric,
 };
 use crate::state_machine::StateMachine;
 use crate::{Cluster, Group};
@@ -96,7 +97,7 @@ impl<S: StateMachine> NodeBuilder<S> {
     /// # Errors
     /// Returns why the node does not start, with the remedy.
     pub fn start(self) -> Result<Node<S>, StartError> {
-        self.start_with(Requests::default())
+        self.start_with(Requests::default(), heartbeats())
     }
 
     /// Starts the node on a thread of its own, which is named `stentor NAME`.
@@ -106,7 +107,7 @@ impl<S: StateMachine> NodeBuilder<S> {
     /// be started.
     pub fn spawn(self) -> Result<NodeHandle<S>, StartError> {
         let (name, mailbox) = (self.name.clone(), Requests::default());
-        let node = self.start_with(mailbox.clone())?;
+        let node = self.start_with(mailbox.clone(), heartbeats())?;
         NodeHandle::spawn(name.clone(), node, mailbox).map_err(|source| {
             let cause = Box::new(runtime::StartError::Thread { source });
             StartError { name, address: None, cause }
@@ -130,13 +131,28 @@ impl<S: StateMachine> NodeBuilder<S> {
         NodeBuilder { apply: ApplyThread::Protocol, ..self }.start_by(Requests::default(), hooks)
     }
 
-    fn start_with(self, mailbox: Requests<S>) -> Result<Node<S>, StartError> {
+    /// Starts the node like [`start`](NodeBuilder::start), with an election of the program in place of heartbeats.
+    /// `election` creates the election of this member, at the start of the node and when the node starts over. All
+    /// members of a group need the same kind of election.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`start`](NodeBuilder::start), and the error of `election`.
+    #[cfg(feature = "unstable-core")]
+    pub fn start_elected<E: NodeElection>(
+        self,
+        election: impl Fn(&ClusterRuntime, ProcessId) -> Result<E, runtime::StartError> + Send + 'static,
+    ) -> Result<Node<S>, StartError> {
+        let elect: Elect<E> = Box::new(move |plan, me| Ok(ElectionDriver::configured(election(plan, me)?, plan, me)));
+        self.start_with(Requests::default(), elect)
+    }
+
+    fn start_with<E: NodeElection>(self, mailbox: Requests<S>, elect: Elect<E>) -> Result<Node<S>, StartError> {
         let (name, plan) = (self.name.clone(), Arc::clone(self.cluster.runtime()));
         let address = || {
             let me = plan.process(&name).ok()?;
             plan.source()?.addresses.get(me.index()).cloned()
         };
-        let journal = Journal::new(&plan, &name);
+        let journal = Journal::new(&plan, &name, elect);
         self.start_by(mailbox, journal).map_err(|cause| StartError {
             name: name.clone(),
             address: address(),
@@ -204,6 +220,11 @@ impl<S: StateMachine> NodeBuilder<S> {
             Ok(Box::new(Hosted::new(&plan, member, (machine, observers), wait, asked, place, hooks)?))
         })
     }
+}
+
+/// Returns what creates the election by heartbeats.
+fn heartbeats() -> Elect<Heartbeat> {
+    Box::new(|plan, me| Ok(ElectionDriver::heartbeat(plan, me)?))
 }
 
 /// Creates the directory entry through which commands of `stentor` on this host reach the node, unless the fabric

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_election::Heartbeat;
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Hindrance, Member};
 
 use super::changes::{Changes, Shape, Sight};
 use super::hooks::{Hooks, Round, Voice, Wish};
-use crate::operator::Elects;
+use crate::operator::{Elects, NodeElection};
 use crate::runtime::{
     ClockNotice, Clocks, ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Histories, StartError,
     TransferOutcome, TransferReport, TransferRole, first_state, hindrance_beside_missing, hindrance_remedy,
@@ -19,8 +18,12 @@ use crate::runtime::{
 /// Interval between checks for events to log.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The hooks of a node without hooks of its own: heartbeats through the fabric, and a log.
-pub(super) struct Journal {
+/// Creates the driver of a member's election.
+pub(super) type Elect<E> = Box<dyn Fn(&ClusterRuntime, ProcessId) -> Result<ElectionDriver<E>, StartError> + Send>;
+
+/// The hooks of a node without hooks of its own: an election, and a log.
+pub(super) struct Journal<E> {
+    elect: Elect<E>,
     next: Duration,
     /// The state of the group that was logged last.
     changes: Changes,
@@ -37,10 +40,11 @@ pub(super) struct Journal {
     stops: bool,
 }
 
-impl Journal {
-    pub(super) fn new(plan: &ClusterRuntime, name: &str) -> Self {
+impl<E> Journal<E> {
+    pub(super) fn new(plan: &ClusterRuntime, name: &str, elect: Elect<E>) -> Self {
         let patience = plan.config().election_times().max;
         Journal {
+            elect,
             next: Duration::ZERO,
             changes: Changes::new(patience),
             histories: Histories::default(),
@@ -59,11 +63,11 @@ pub(super) fn logged(name: &str) -> Voice {
     Arc::new(move |level, text: &str| log::log!(level, "{name}: {text}"))
 }
 
-impl Hooks for Journal {
-    type Election = ElectionDriver<Heartbeat>;
+impl<E: NodeElection> Hooks for Journal<E> {
+    type Election = ElectionDriver<E>;
 
     fn election(&self, plan: &ClusterRuntime, me: ProcessId) -> Result<Self::Election, StartError> {
-        Ok(ElectionDriver::heartbeat(plan, me)?)
+        (self.elect)(plan, me)
     }
 
     fn voice(&self, _: &str) -> Voice {
@@ -101,7 +105,7 @@ impl Hooks for Journal {
     }
 }
 
-impl Journal {
+impl<E> Journal<E> {
     fn info(&self, text: &str) {
         (self.voice)(log::Level::Info, text);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stentor_election::{HandOverError, Heartbeat, Life};
+use stentor_election::{Election, HandOverError, Heartbeat, Life};
 use stentor_fabric::ProcessId;
 use stentor_multicast::Member;
 
@@ -54,11 +54,54 @@ pub trait Elects: Send + 'static {
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError>;
 }
 
-impl Elects for ElectionDriver<Heartbeat> {
+/// An election that an [`ElectionDriver`] runs in a node. An election of one's own needs no method of this trait: the
+/// defaults are those of an election that reads no heartbeats of members.
+pub trait NodeElection: Election + Send + Sized + 'static {
+    /// Runs one round of the driver, after each step of the member.
+    #[inline]
+    fn round<F: FabricDiagnostics>(driver: &mut ElectionDriver<Self>, now: Duration, member: &mut Member<F>) {
+        driver.round_by(now, member, Self::stand);
+    }
+
+    /// Receives the eligibility of this member whenever it changes. An ineligible member should not be named.
+    fn stand(&self, stands: bool) {
+        let _ = stands;
+    }
+
+    /// Returns whether another member stands for election, or `None` if the election does not know.
+    fn stands(&self, process: ProcessId) -> Option<bool> {
+        let _ = process;
+        None
+    }
+
+    /// Returns whether another member is alive and does not stand for election. Returns `false` if the election does
+    /// not know.
+    fn waits(&self, process: ProcessId) -> bool {
+        let _ = process;
+        false
+    }
+}
+
+impl NodeElection for Heartbeat {
+    #[inline]
+    fn round<F: FabricDiagnostics>(driver: &mut ElectionDriver<Self>, now: Duration, member: &mut Member<F>) {
+        driver.watch(|process| Presence::of(member.fabric(), process));
+        driver.round(now, member);
+    }
+
+    fn stands(&self, process: ProcessId) -> Option<bool> {
+        Some(Heartbeat::stands(self, process))
+    }
+
+    fn waits(&self, process: ProcessId) -> bool {
+        self.life(process) == Some(Life::Alive) && !Heartbeat::stands(self, process)
+    }
+}
+
+impl<E: NodeElection> Elects for ElectionDriver<E> {
     #[inline]
     fn round<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, _: impl FnOnce(&str)) {
-        self.watch(|process| Presence::of(member.fabric(), process));
-        ElectionDriver::round(self, now, member);
+        E::round(self, now, member);
     }
 
     fn leave<F: FabricDiagnostics>(&mut self, now: Duration, member: &Member<F>) -> bool {
@@ -83,7 +126,7 @@ impl Elects for ElectionDriver<Heartbeat> {
     }
 
     fn stands(&self, process: ProcessId) -> Option<bool> {
-        Some(self.election().stands(process))
+        self.election().stands(process)
     }
 
     fn stands_back(&self) -> bool {
@@ -99,8 +142,7 @@ impl Elects for ElectionDriver<Heartbeat> {
     }
 
     fn waits(&self, process: ProcessId) -> bool {
-        let election = self.election();
-        election.life(process) == Some(Life::Alive) && !election.stands(process)
+        self.election().waits(process)
     }
 
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {

@@ -19,6 +19,6 @@ mod tests;
 
 pub use answering::{ObserverLine, Operator};
 pub use control::{Asked, Asks, Control, ask, ask_within, is_listened_to, listener};
-pub use elects::Elects;
+pub use elects::{Elects, NodeElection};
 pub use place::Place;
 pub use question::{Answer, Lag, Question, REMOTE_SHOW, Standing, Unsettled};

@@ -149,6 +149,14 @@ struct Leaving {
     heir: Option<ProcessId>,
 }
 
+/// Returns the members of the group of `me`. Returns none for a process that is not a member.
+fn members(plan: &ClusterRuntime, me: ProcessId) -> Vec<ProcessId> {
+    match plan.topology().role(me) {
+        Some(ProcessRole::Member { group, .. }) => plan.topology().members(group).collect(),
+        _ => Vec::new(),
+    }
+}
+
 impl ElectionDriver<Heartbeat> {
     /// Creates a driver with an election by heartbeats in the fabric, as configured.
     ///
@@ -156,10 +164,7 @@ impl ElectionDriver<Heartbeat> {
     /// See [`HeartbeatError`].
     pub fn heartbeat(plan: &ClusterRuntime, me: ProcessId) -> Result<Self, HeartbeatError> {
         let ElectionTimes { min, max } = plan.config().election_times();
-        let members: Vec<ProcessId> = match plan.topology().role(me) {
-            Some(ProcessRole::Member { group, .. }) => plan.topology().members(group).collect(),
-            _ => Vec::new(),
-        };
+        let members = members(plan, me);
         let interval = ElectionTimes::INTERVAL;
         let config = HeartbeatConfig {
             incarnation: incarnation().max(1),
@@ -269,6 +274,14 @@ impl<E: Election> ElectionDriver<E> {
             applied: None,
             hands_over_at: Duration::ZERO,
         }
+    }
+
+    /// Creates a driver for a member of a configuration, with a round every 5 ms and the longest timeout of
+    /// `[election]` as its patience.
+    #[must_use]
+    pub fn configured(election: E, plan: &ClusterRuntime, me: ProcessId) -> Self {
+        let patience = plan.config().election_times().max;
+        ElectionDriver::new(election, me, &members(plan, me), ElectionTimes::INTERVAL, patience)
     }
 
     /// Returns the election.
