@@ -1,5 +1,6 @@
 //! The output of `cargo metadata` about the workspace and its dependencies.
 
+#[cfg(test)]
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
