@@ -3,10 +3,14 @@
 //!
 //! Three processes of this program run the nodes. First, one client keeps 512 calls in flight; its rate is the peak.
 //! Then it makes calls at twice that rate, whether there is room or not; the rate and the latency of the accepted calls
-//! are printed. Last, two modest clients with four calls in flight each are measured alone, and beside a greedy client
-//! that calls whenever there is room. The rate of the slower one is printed, and its distance in the order between a
-//! call's command and the last command that was answered before the call was made. All processes share the machine's
-//! processors, so the rates depend on the machine. The distance does not.
+//! are printed. Last, two modest clients with four calls in flight each are measured alone, beside a third one like
+//! them, beside a greedy client that calls whenever there is room, and beside threads that only compute. The rate of the
+//! slower one is printed, and its distance in the order between a call's command and the last command that was answered
+//! before the call was made.
+//!
+//! All processes share the machine's processors, so the rates depend on the machine. The distance does not. The rate
+//! beside a third modest client is the fair share, and the rate beside threads that compute tells how much of a loss has
+//! nothing to do with the order of commands.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +31,12 @@ const FULL: usize = 512;
 const MODEST: usize = 4;
 /// Number of calls that an overloaded client accepts at a time.
 const TAKEN: u32 = 1024;
+/// Number of measurements of the modest clients beside each competitor. Their median is printed.
+const TURNS: usize = 5;
+/// Number of threads that compute.
+const COMPUTING: usize = 4;
+/// Number of steps that such a thread computes before it yields: a few tens of microseconds, like a batch of commands.
+const STEPS: u32 = 2000;
 
 /// The service that a client with a fixed number of calls in flight receives.
 struct Served {
@@ -105,6 +115,51 @@ fn open_loop(client: &Client, group: Group, rate: f64, time: Duration) -> Result
     Ok(Overload { goodput: times.len() as f64 / took, refused: f64::from(refused) / took, p50: at(50), p99: at(99) })
 }
 
+/// What the two modest clients run beside.
+#[derive(Clone, Copy)]
+enum Beside {
+    Nothing,
+    Modest,
+    Greedy,
+    Computing,
+}
+
+impl Beside {
+    const ALL: [(Beside, &str); 4] = [
+        (Beside::Nothing, "alone"),
+        (Beside::Modest, "beside a third one"),
+        (Beside::Greedy, "beside a greedy one"),
+        (Beside::Computing, "beside threads that compute"),
+    ];
+
+    /// Competes with the two modest clients until `ends` is set.
+    fn run(self, client: &Client, group: Group, time: Duration, ends: &AtomicBool) {
+        match self {
+            Beside::Nothing => {}
+            Beside::Modest => drop(closed_loop(client, group, MODEST, time)),
+            Beside::Greedy => {
+                while !ends.load(Ordering::Relaxed) {
+                    // The greedy client does not wait for its calls.
+                    drop(client.call(group, &COMMAND));
+                    if client.room() == 0 {
+                        thread::yield_now();
+                    }
+                }
+            }
+            Beside::Computing => thread::scope(|scope| {
+                for _ in 0..COMPUTING {
+                    scope.spawn(|| {
+                        while !ends.load(Ordering::Relaxed) {
+                            (0..STEPS).for_each(|_| std::hint::spin_loop());
+                            thread::yield_now();
+                        }
+                    });
+                }
+            }),
+        }
+    }
+}
+
 /// Runs two modest clients concurrently, and returns the service of the slower one.
 fn modest(clients: &[Client; 2], group: Group, time: Duration) -> Result<Served> {
     let rates = thread::scope(|scope| {
@@ -117,6 +172,26 @@ fn modest(clients: &[Client; 2], group: Group, time: Duration) -> Result<Served>
     let [first, second] = rates;
     let (first, second) = (first?, second?);
     Ok(if first.rate < second.rate { first } else { second })
+}
+
+/// Measures two modest clients beside each competitor in turns. Returns the medians in the order of [`Beside::ALL`].
+fn compete(both: &[Client; 2], third: &Client, group: Group, time: Duration) -> Result<[Served; 4]> {
+    let mut served = Beside::ALL.map(|_| Vec::new());
+    for _ in 0..TURNS {
+        for ((beside, _), served) in Beside::ALL.iter().zip(&mut served) {
+            let ends = AtomicBool::new(false);
+            served.push(thread::scope(|scope| {
+                scope.spawn(|| beside.run(third, group, time, &ends));
+                let served = modest(both, group, time);
+                ends.store(true, Ordering::Relaxed);
+                served
+            })?);
+        }
+    }
+    Ok(served.map(|mut served| {
+        served.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));
+        served.swap_remove(served.len() / 2)
+    }))
 }
 
 fn measure(fabric: &str, mode: &str, seconds: u64) -> Result<()> {
@@ -140,40 +215,13 @@ fn measure(fabric: &str, mode: &str, seconds: u64) -> Result<()> {
     );
     let connect = || cluster.client().wait(wait).connect();
     let both = [connect()?, connect()?];
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
-        alone.push(modest(&both, group, time / 2)?);
-        let ends = AtomicBool::new(false);
-        let rate = thread::scope(|scope| {
-            scope.spawn(|| {
-                while !ends.load(Ordering::Relaxed) {
-                    // The greedy client does not wait for its calls.
-                    drop(client.call(group, &COMMAND));
-                    if client.room() == 0 {
-                        thread::yield_now();
-                    }
-                }
-            });
-            let rate = modest(&both, group, time / 2);
-            ends.store(true, Ordering::Relaxed);
-            rate
-        });
-        beside.push(rate?);
+    let served = compete(&both, &client, group, time / 2)?;
+    for (Served { rate, between }, (_, beside)) in served.iter().zip(Beside::ALL) {
+        println!(
+            "{fabric} {mode} the slower of two modest clients {beside}: {rate:.0} calls/s, {:.2}; {between} commands from answer to command",
+            rate / served[0].rate
+        );
     }
-    let median = |served: &mut Vec<Served>| {
-        served.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));
-        served.swap_remove(served.len() / 2)
-    };
-    let (alone, beside) = (median(&mut alone), median(&mut beside));
-    println!(
-        "{fabric} {mode} the slower of two modest clients: {:.0} calls/s alone, {:.0} beside a greedy one: {:.2}; {} and {} commands from \
-         answer to command",
-        alone.rate,
-        beside.rate,
-        beside.rate / alone.rate,
-        alone.between,
-        beside.between
-    );
     drop(nodes);
     Ok(())
 }
