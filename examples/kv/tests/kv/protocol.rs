@@ -332,7 +332,7 @@ fn client_that_does_not_read_delays_only_itself() {
     let (mut client, mut other) = (Connection::to(gateway.port), Connection::to(gateway.port));
     let value = "v".repeat(60_000);
     assert_eq!(client.ask(&format!("SET a {value}")), "+OK");
-    let mut asks = client.another();
+    let mut asks = client.writer_handle();
     let asking = std::thread::spawn(move || {
         (0..ASKED).for_each(|_| asks.write(b"GET a\r\n").unwrap());
         // The following bytes stay in the socket.

@@ -25,7 +25,7 @@ const NAMESPACE: &str = "/run/netns/far";
 const TIMEOUT_268_MS: u8 = 16;
 
 /// Runs a function in the other network namespace. Sockets belong to the namespace in which they were opened.
-fn far<R>(run: impl FnOnce() -> R) -> R {
+fn in_other_namespace<R>(run: impl FnOnce() -> R) -> R {
     static NAMESPACES: OnceLock<[File; 2]> = OnceLock::new();
     let open = |path| File::open(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let [near, far] = NAMESPACES.get_or_init(|| [open("/proc/thread-self/ns/net"), open(NAMESPACE)]);
