@@ -194,7 +194,7 @@ mod tests {
         let refused = |broadcast| {
             let error = four(broadcast).build().expect_err("it is refused");
             assert!(!error.to_string().contains("line "), "{error}");
-            error.location().to_owned()
+            error.location()
         };
         for (broadcast, setting) in [
             (lying().window(1 << 20), "`broadcast`, `window`"),
