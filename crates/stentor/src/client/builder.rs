@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stentor_fabric::WaitMode;
+use stentor_fabric::{ProcessId, WaitMode};
 use stentor_multicast::{Client as Sender, ClientId, GroupId};
 use stentor_session::{Body, Envelope};
 
@@ -18,7 +18,8 @@ use super::{Client, ClientError, Groups, LocalClient, Seat, Session};
 use crate::Cluster;
 use crate::config::{FabricKind, Limits};
 use crate::runtime::{
-    self, BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, JoinError, JoinWatch, Placing, with_fabric,
+    self, BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, ForeignPeers, JoinError, JoinWatch, Placing,
+    with_fabric,
 };
 
 /// Default patience of a client.
@@ -245,7 +246,7 @@ impl ClientBuilder {
             // An id that becomes free late still leaves time for the admission.
             let left = until.saturating_duration_since(Instant::now()).max(ADMISSION.min(self.patience));
             let placing = Placing { plan, start: &start, to, wait: self.wait, timeout: left };
-            return match placing.join(None, &mut Watch { plan, to }) {
+            return match placing.join(None, &mut Watch::new(plan, to)) {
                 Ok(client) => Ok(client),
                 Err(JoinError::Start(error)) => Err(Problem::Start(error)),
                 Err(JoinError::Run(error)) => Err(Problem::Run(error)),
@@ -273,31 +274,65 @@ fn check_limits(limits: &Limits, groups: usize) -> Result<(), Problem> {
     if (limits.message_bytes as usize) < needs { Err(Problem::ShortMessages { needs }) } else { Ok(()) }
 }
 
-/// Reports the progress of a client's admission to the log.
+/// Reports the progress of a client's admission to the log, and ends it if members refuse the client for a reason that
+/// does not pass.
 struct Watch<'a> {
     plan: &'a ClusterRuntime,
     to: &'a [GroupId],
+    foreign: ForeignPeers,
+    /// The last refusal.
+    refused: Option<String>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(plan: &'a ClusterRuntime, to: &'a [GroupId]) -> Self {
+        Watch { plan, to, foreign: ForeignPeers::default(), refused: None }
+    }
+
+    /// Returns the groups whose majorities a client needs: those that it names, and the home group of its id.
+    fn needed(&self, id: ClientId) -> impl Iterator<Item = GroupId> {
+        let home = self.plan.topology().home(id);
+        self.plan.topology().group_ids().filter(move |group| *group == home || self.to.contains(group))
+    }
+
+    /// Returns the members that refuse the client if the others of their group are no majority.
+    fn verdict(&self, id: ClientId) -> Option<String> {
+        let topology = self.plan.topology();
+        self.needed(id).find_map(|group| {
+            let members: Vec<ProcessId> = topology.members(group).collect();
+            let enough = members.len() + 1 - topology.majority(group) as usize;
+            self.foreign.verdict(enough, |process| members.contains(&process))
+        })
+    }
 }
 
 impl<F: FabricDiagnostics> JoinWatch<F> for Watch<'_> {
     type Error = Problem;
 
+    fn begin(&mut self) {
+        (self.foreign, self.refused) = (ForeignPeers::default(), None);
+    }
+
     fn look(&mut self, client: &mut Sender<F>) -> Result<(), Problem> {
-        let name = self.plan.name(client.fabric().me());
+        let (now, name) = (Instant::now(), self.plan.name(client.fabric().me()));
         while let Some(refusal) = client.fabric_mut().next_refusal() {
-            log::warn!("{name}: {}", refusal.tell(|process| self.plan.name(process).to_owned()));
+            let told = refusal.tell(|process| self.plan.name(process).to_owned());
+            log::warn!("{name}: {told}");
+            self.foreign.note(&refusal, &told, now);
+            self.refused = Some(told);
         }
-        Ok(())
+        self.foreign.update(client.fabric());
+        if !self.foreign.is_settled(now) {
+            return Ok(());
+        }
+        self.verdict(client.id()).map_or(Ok(()), |who| Err(Problem::Foreign(who)))
     }
 
     fn late(&mut self, client: &Sender<F>) -> Problem {
-        let topology = self.plan.topology();
-        let home = topology.home(client.id());
-        let needed = topology.group_ids().filter(|group| *group == home || self.to.contains(group));
-        let members = needed.flat_map(|group| topology.members(group));
+        let members = self.needed(client.id()).flat_map(|group| self.plan.topology().members(group));
         let absent = members.filter(|process| !client.fabric().sees(*process));
         let absent: Vec<_> = absent.map(|process| self.plan.name(process).to_owned()).collect();
-        if absent.is_empty() { Problem::Unanswered } else { Problem::Late { absent } }
+        if absent.is_empty() { Problem::Unanswered } else { Problem::Late { absent, refused: self.refused.take() } }
     }
 
     fn note(&mut self, text: &str) {

@@ -227,6 +227,9 @@ pub enum ClientErrorKind {
     /// A group was not reachable, did not answer in time, or has a clock that is far behind this host's. Try again when
     /// the group runs.
     Unreachable,
+    /// Members refuse the client because it has another key, configuration or release than they have, and the others of
+    /// their group are no majority. Start the client again with those of the members.
+    Refused,
     /// A group has reached its maximum number of sessions. Try again when one has ended.
     TooManySessions,
     /// The client's session, or the session to resume, has ended or expired. Connect without it, which opens a new
@@ -251,8 +254,13 @@ pub(super) enum Problem {
     Run(#[from] RunError),
     #[error("no client id is free after a wait of {}", seconds(.patience))]
     NoPlace { patience: Duration },
-    #[error("these members were not reached in time: {}", .absent.join(", "))]
-    Late { absent: Vec<String> },
+    #[error(
+        "these members were not reached in time: {}{}", .absent.join(", "),
+        .refused.as_ref().map_or(String::new(), |why| format!("; the last connection was refused: {why}"))
+    )]
+    Late { absent: Vec<String>, refused: Option<String> },
+    #[error("this client is refused: {0}")]
+    Foreign(String),
     #[error("all members are connected, but they do not answer")]
     Unanswered,
     #[error("the session was not opened: {0}")]
@@ -314,6 +322,7 @@ impl ClientError {
             ClientErrorKind::NotStarted
             | ClientErrorKind::Argument
             | ClientErrorKind::Limits
+            | ClientErrorKind::Refused
             | ClientErrorKind::SessionGone
             | ClientErrorKind::GroupReset
             | ClientErrorKind::Superseded
@@ -372,6 +381,7 @@ impl Problem {
             Problem::NoReplies | Problem::ShortMessages { .. } => ClientErrorKind::Limits,
             Problem::NoPlace { .. } => ClientErrorKind::NoPlace,
             Problem::Late { .. } | Problem::Unanswered | Problem::Behind(_) => ClientErrorKind::Unreachable,
+            Problem::Foreign(_) => ClientErrorKind::Refused,
             Problem::NotOpened(why) | Problem::NotTakenUp(why) => match why {
                 Refused::TooManySessions(_) => ClientErrorKind::TooManySessions,
                 Refused::Unavailable(_) | Refused::Busy(_) => ClientErrorKind::Unreachable,
@@ -400,6 +410,7 @@ impl Problem {
                 "end a client, or wait longer with `ClientBuilder::patience` if one is ending; start the groups that are \
                  down; or raise `clients` in [limits]"
             }
+            Problem::Foreign(_) => runtime::ForeignPeers::REMEDY,
             Problem::Late { .. } => {
                 "start a majority of each group that the client calls; `stentor leader show`, `NodeHandle::status` and the log of a node show \
                  what its group lacks"

@@ -10,6 +10,7 @@ mod cluster;
 mod election_driver;
 mod fabric_diagnostics;
 mod fabrics;
+mod foreign;
 mod found;
 mod goodbye;
 mod histories;
@@ -37,6 +38,7 @@ pub(crate) use fabrics::with_fabric;
 pub use fabrics::{on_ofi, on_roce, on_shm, on_verbs};
 #[cfg(not(feature = "unstable-core"))]
 pub(crate) use fabrics::{on_ofi, on_roce, on_shm, on_verbs};
+pub use foreign::{ForeignPeers, and};
 pub use found::{Found, find, looked_in, refuse_twin};
 pub use goodbye::Goodbye;
 pub use histories::Histories;

@@ -1,8 +1,10 @@
 //! Errors of clients, nodes and configurations, and the fate of the session when a client ends.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use stentor::config::Limits;
+use stentor::config::{FabricKind, Limits};
 use stentor::{
     CallError, Client, ClientErrorKind, Cluster, ConfigErrorKind, NodeErrorKind, NodeHandle, NotSent, Refused, Session,
     StartErrorKind, Ticket, Why,
@@ -22,6 +24,73 @@ fn cluster(name: &str, limits: Limits, directory: &TempDir) -> Cluster {
 
 fn nodes(cluster: &Cluster) -> Vec<NodeHandle<Log>> {
     NAMES.map(|name| cluster.node(name, Log::default()).spawn().expect("the node starts")).into()
+}
+
+/// Returns a cluster on `roce` with a key file of its own, which contains `key`.
+fn keyed(key: u8, directory: &TempDir, network: u8) -> Cluster {
+    let path = directory.join(format!("{key}.key"));
+    std::fs::write(&path, [key; 32]).expect("the key is written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("it is the file of this user");
+    let address = |n: usize| format!("127.{}.{network}.{n}:7101", 64 + std::process::id() % 128);
+    let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, address(n)));
+    let builder = Cluster::builder("keyed").fabric(FabricKind::Roce).key(&format!("file:{}", path.display()));
+    builder.group("g1", members).directory(directory).build().expect("a valid cluster")
+}
+
+#[test]
+fn client_with_another_key_learns_who_refuses_it_and_does_not_wait() {
+    let directory = TempDir::new();
+    let [cluster, other] = [1, 2].map(|key| keyed(key, &directory, 21));
+    let nodes = nodes(&cluster);
+    cluster.client().connect().expect("the nodes have the same key");
+    let since = Instant::now();
+    let error = other.client().patience(Duration::from_secs(60)).connect().expect_err("the nodes have another key");
+    assert!(since.elapsed() < Duration::from_secs(30), "waiting does not help");
+    assert_eq!((error.kind(), error.is_retryable()), (ClientErrorKind::Refused, false), "{error}");
+    let text = error.to_string();
+    for part in ["a at 127.", " and c at 127.", "they have another key than this process", "waiting does not help"] {
+        assert!(text.contains(part), "{text}");
+    }
+    drop(nodes);
+}
+
+#[test]
+fn client_connects_although_one_member_has_another_key() {
+    let directory = TempDir::new();
+    let [cluster, other] = [1, 2].map(|key| keyed(key, &directory, 22));
+    let (nodes_turn, over) = (AtomicBool::new(true), AtomicBool::new(false));
+    let start = |name| cluster.node(name, Log::default()).start().expect("the node starts");
+    let mut nodes = ["a", "b"].map(start);
+    let third = cluster.node("c", Log::default()).spawn().expect("the node starts");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The time is limited, because a test that fails does not set `over`.
+            let since = Instant::now();
+            while !over.load(Ordering::Relaxed) && since.elapsed() < Duration::from_secs(90) {
+                if nodes_turn.load(Ordering::Relaxed) {
+                    for node in &mut nodes {
+                        let _ = node.turn().expect("the node continues");
+                    }
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        cluster.client().connect().expect("the nodes have the same key");
+        third.stop().expect("the node stops in order");
+        nodes_turn.store(false, Ordering::Relaxed);
+        let stranger = other.node("c", Log::default()).spawn().expect("the node starts");
+        let brief = cluster.client().patience(Duration::from_secs(2)).connect().expect_err("only `c` answers");
+        assert_eq!(brief.kind(), ClientErrorKind::Unreachable, "{brief}");
+        assert!(brief.to_string().contains("the last connection was refused: c at 127."), "{brief}");
+        let connects = scope.spawn(|| cluster.client().patience(Duration::from_secs(60)).connect());
+        // The refusal by `c` is settled by then, but the others may still answer.
+        std::thread::sleep(Duration::from_millis(1500));
+        nodes_turn.store(true, Ordering::Relaxed);
+        let connected = connects.join().expect("the client's thread has ended");
+        over.store(true, Ordering::Relaxed);
+        connected.expect("a majority has the key");
+        drop(stranger);
+    });
 }
 
 #[test]

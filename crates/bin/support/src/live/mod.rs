@@ -30,13 +30,14 @@ pub use origin::{key_fingerprint, key_in_words, origin};
 pub use patient::{Busy, patiently};
 pub use place::{Joined, Joining, absent};
 pub use recorded_client::RecordedClient;
-pub use refusals::{Refusals, and};
+pub use refusals::Refusals;
 pub use repeats::Repeats;
 pub use run_directory::{RunDirectory, trim_history};
 pub use running::{Missed, already, is_stopped, missed};
 pub use signals::{
     Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
 };
+pub use stentor::runtime::and;
 pub use threads::{at_once, lock, no_thread, thread};
 pub use troubles::Troubles;
 pub use unstarted::unstarted;

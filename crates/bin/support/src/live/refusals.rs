@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use stentor::runtime::FabricDiagnostics;
+use stentor::runtime::{FabricDiagnostics, ForeignPeers};
 use stentor_fabric::{ProcessId, Refusal};
 
 use super::Repeats;
 use crate::Failure;
-
-/// Shortest time between the first refusal that may end this process and the decision to end it. The error also names
-/// the peers that refuse this process within this time.
-const JOINED: Duration = Duration::from_millis(500);
 
 /// The peer, the address and the reason of a refusal.
 type Source = (Option<ProcessId>, Option<IpAddr>, String);
@@ -24,22 +20,12 @@ const BRIEF: usize = 100;
 /// reason, too.
 const KEPT_BACK: Duration = Duration::from_secs(2);
 
-/// A refusal by a peer that will refuse this process until one of the two is started differently.
-struct Foreign {
-    /// The peer and its address.
-    who: String,
-    reason: String,
-}
-
 /// The refused connections that this process reports: those that it refused, and those that peers refused. Each refusal
 /// is reported once, and its repetitions after pauses that double.
 #[derive(Default)]
 pub struct Refusals {
     repeats: Repeats<Source>,
-    /// Peers that were started with another key, configuration or release.
-    foreign: BTreeMap<ProcessId, Foreign>,
-    /// Time of the first refusal in `foreign`.
-    since: Option<Instant>,
+    foreign: ForeignPeers,
     /// Reports that are held back, because the process may end with an error that contains them.
     kept_back: Vec<String>,
     /// `true` if reports are no longer held back, because a peer has accepted this process, or because the refusals
@@ -69,18 +55,13 @@ impl Refusals {
         while let Some(refusal) = fabric.next_refusal() {
             self.hear(&refusal, &name, &mut say);
         }
-        if !self.foreign.is_empty() {
-            self.foreign.retain(|peer, _| !fabric.sees(*peer));
-        }
-        if self.foreign.is_empty() {
-            self.since = None;
-        }
+        self.foreign.update(fabric);
         self.let_go(&mut say);
     }
 
     /// Makes the reports that were held back, once the process continues nevertheless, or after [`KEPT_BACK`].
     fn let_go(&mut self, say: &mut impl FnMut(&str)) {
-        if self.goes_on || self.since.is_none_or(|since| since.elapsed() >= KEPT_BACK) {
+        if self.goes_on || self.foreign.age(Instant::now()).is_none_or(|age| age >= KEPT_BACK) {
             self.kept_back.drain(..).for_each(|text| say(&text));
         }
     }
@@ -88,22 +69,15 @@ impl Refusals {
     fn hear(&mut self, refusal: &Refusal, name: &impl Fn(ProcessId) -> String, say: &mut impl FnMut(&str)) {
         let now = Instant::now();
         let told = self.with_own_key(refusal.tell(name));
-        let (who, reason) = told.split_at(told.find(&refusal.reason).unwrap_or(0));
-        let (who, reason) = (who.trim_end_matches([':', ' ']).to_owned(), reason.to_owned());
         if let Some(peer) = refusal.peer {
             self.last_of.insert(peer, (now, brief(&refusal.reason).to_owned()));
         }
-        // A peer that has not proved its identity must not decide whether this process ends.
-        let decides = refusal.lasting && refusal.certain;
-        if let Some(peer) = refusal.peer.filter(|_| decides) {
-            self.foreign.insert(peer, Foreign { who, reason });
-            self.since.get_or_insert(now);
-        }
+        self.foreign.note(refusal, &told, now);
         self.last = Some(told.clone());
         let source = (refusal.peer, refusal.at.map(|at| at.ip()), refusal.reason.clone());
         if let Some(times) = self.repeats.happened(source, now) {
             let text = format!("refused a connection: {told}{times}");
-            if decides && !self.goes_on { self.kept_back.push(text) } else { say(&text) }
+            if ForeignPeers::decides(refusal) && !self.goes_on { self.kept_back.push(text) } else { say(&text) }
         }
     }
 
@@ -128,63 +102,42 @@ impl Refusals {
     /// Records that a peer is connected. A later refusal of it is reported at once.
     pub fn is_there(&mut self, peer: ProcessId) {
         self.goes_on = true;
-        self.foreign.remove(&peer);
+        self.foreign.remove(peer);
         self.last_of.remove(&peer);
         self.repeats.is_over(|(who, ..)| *who == Some(peer));
     }
 
-    /// Returns the failure that ends this process if at least `enough` of the peers selected by `of` have refused it
-    /// for good, the first of them at least `JOINED` ago. `place` is what the failure is about.
+    /// Returns the failure that ends this process if at least `enough` of the peers selected by `of` refuse it until one
+    /// of the two is started differently, and time enough has passed since the first of these refusals. `place` is what
+    /// the failure is about.
     pub fn final_word(
         &mut self,
         enough: usize,
         of: impl Fn(ProcessId) -> bool,
         place: &dyn std::fmt::Display,
     ) -> Option<Failure> {
-        let is_settled = self.since.is_some_and(|since| since.elapsed() >= JOINED);
-        if !is_settled {
+        self.decide(Instant::now(), enough, of, place)
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        enough: usize,
+        of: impl Fn(ProcessId) -> bool,
+        place: &dyn std::fmt::Display,
+    ) -> Option<Failure> {
+        if !self.foreign.is_settled(now) {
             return None;
         }
-        let foreign: Vec<_> = self.foreign.iter().filter(|(peer, _)| of(**peer)).map(|(_, foreign)| foreign).collect();
-        if enough == 0 || foreign.len() < enough {
-            self.goes_on = true;
-            return None;
-        }
-        let remedy =
-            "waiting does not help: start this process and the others with the same key, configuration and release";
-        Some(Failure::usage(all_of(&foreign), place, remedy))
+        let verdict = self.foreign.verdict(enough, of);
+        self.goes_on |= verdict.is_none();
+        verdict.map(|what| Failure::usage(what, place, ForeignPeers::REMEDY))
     }
 }
 
 /// Returns the first part of a long reason, which names the problem. The rest is the remedy.
 fn brief(reason: &str) -> &str {
     if reason.len() <= BRIEF { reason } else { reason.split(": ").next().unwrap_or(reason) }
-}
-
-/// Returns the peers that refuse this process, grouped by reason.
-fn all_of(foreign: &[&Foreign]) -> String {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Foreign { who, reason } in foreign {
-        match reasons.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, all)) => all.push(who),
-            None => reasons.push((reason, vec![who])),
-        }
-    }
-    let text = |(reason, who): (&str, Vec<&str>)| match (who.as_slice(), reason.strip_prefix("it has ")) {
-        ([_, _, ..], Some(rest)) => format!("{}: they have {rest}", and(&who)),
-        ([""], _) => reason.to_owned(),
-        _ => format!("{}: {reason}", and(&who)),
-    };
-    reasons.into_iter().map(text).collect::<Vec<_>>().join("; ")
-}
-
-/// Joins names to a list with commas and "and".
-pub fn and(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }
 
 #[cfg(test)]
@@ -210,12 +163,13 @@ mod tests {
         let mut refusals = Refusals::default();
         let [one, two] = [1, 2].map(|peer| refused(peer, LONG));
         assert_eq!((hear(&mut refusals, &one), hear(&mut refusals, &two)), (vec![], vec![]));
-        refusals.since = refusals.since.and_then(|since| since.checked_sub(JOINED));
-        let failure = refusals.final_word(2, |_| true, &"g1.3").expect("both members refuse");
+        assert!(refusals.final_word(2, |_| true, &"g1.3").is_none(), "others may refuse it, too");
+        let later = Instant::now() + Duration::from_secs(1);
+        let failure = refusals.decide(later, 2, |_| true, &"g1.3").expect("both members refuse");
         assert!(failure.what.starts_with("p1 at 127.0.0.1:7101 and p2 at 127.0.0.1:7101: they have configuration A"));
         assert_eq!(failure.what.matches("some of these settings differ").count(), 1, "{}", failure.what);
         // Two refusals are not enough, so the process continues and the refusals are reported.
-        assert!(refusals.final_word(3, |_| true, &"g1.3").is_none());
+        assert!(refusals.decide(later, 3, |_| true, &"g1.3").is_none());
         let mut said = Vec::new();
         refusals.let_go(&mut |text: &str| said.push(text.to_owned()));
         assert_eq!(said.len(), 2);
