@@ -10,7 +10,8 @@ use crate::{Fabric, WaitError};
 pub struct WaitMode {
     /// Number of idle rounds that only spin.
     pub spins: u32,
-    /// Number of idle rounds, after the spinning ones, that yield the time slice.
+    /// Number of idle rounds, after the spinning ones, that yield the time slice. A round in which other processes wait
+    /// for the processor counts for four.
     pub yields: u32,
     /// `true` if the loop then sleeps until the fabric wakes the process. Otherwise the loop continues to yield.
     pub sleep: bool,
@@ -25,8 +26,9 @@ impl WaitMode {
     /// Mode for more processes than cores, or for processes that are mostly idle. The loop spins for 16 idle rounds,
     /// polls once more, then sleeps.
     pub const BLOCK: WaitMode = WaitMode { spins: 16, yields: 0, sleep: true };
-    /// The default mode. The loop spins in 2 idle rounds, yields in 200, then sleeps. It hardly spins because, with
-    /// more processes than cores, every spinning round takes processor time from the peer that this process waits for.
+    /// The default mode. The loop spins in 2 idle rounds, yields in 200 (50 while other processes wait for the
+    /// processor), then sleeps. It hardly spins because, with more processes than cores, every spinning round takes
+    /// processor time from the peer that this process waits for.
     pub const ADAPTIVE: WaitMode = WaitMode { spins: 2, yields: 200, sleep: true };
 
     /// Returns the mode of a loop that has had nothing but routine work (heartbeats, timers) for the time `quiet`. A
@@ -49,6 +51,12 @@ impl Default for WaitMode {
 
 /// Maximum duration of a yield during which no other process ran. A longer yield shows that the processor is crowded.
 const CROWDED: Duration = Duration::from_micros(1);
+
+/// Number of yields that one yield on a crowded processor counts for, so that the loop sleeps earlier there. Such a yield
+/// costs a change of context, and delays the processes that have work. Measured with the store in `examples/kv` on two
+/// cores, one SET in flight for each of 50 clients: if a loop yields 50 times before it sleeps instead of 200 times, the
+/// rate is 1.28 to 1.44 times as high. If it yields 10 times, the rate is 1.16 times as high; if never, 0.83 times.
+const CROWDED_WEIGHT: u32 = 4;
 
 /// Number of yields per timed yield while the processor is crowded.
 const YIELDS_PER_LOOK: u32 = 16;
@@ -134,7 +142,8 @@ impl Backoff {
         let spins = if self.crowded { 0 } else { self.mode.spins };
         let yields_until = spins.saturating_add(self.mode.yields);
         if !self.mode.sleep || self.idle < yields_until {
-            self.idle = self.idle.saturating_add(1).min(yields_until);
+            let weight = if self.crowded { CROWDED_WEIGHT } else { 1 };
+            self.idle = self.idle.saturating_add(weight).min(yields_until);
             self.give_way();
             Idle::Poll
         } else if self.armed {
@@ -202,7 +211,8 @@ mod tests {
     fn a_loop_with_only_heartbeats_for_a_second_sleeps_at_once() {
         assert_eq!(polls_per_heartbeat(REST_AFTER), 0);
         let before = polls_per_heartbeat(REST_AFTER.saturating_sub(Duration::from_nanos(1)));
-        assert!(before >= 200, "{before}");
+        // The processor may be crowded while this test runs.
+        assert!(before >= 200 / CROWDED_WEIGHT as usize, "{before}");
         for mode in [WaitMode::POLL, WaitMode::YIELD] {
             assert_eq!(mode.after(Duration::MAX), mode);
         }
@@ -211,7 +221,7 @@ mod tests {
 
     #[test]
     fn no_round_spins_on_a_crowded_processor() {
-        let mut backoff = Backoff::new(WaitMode { spins: 3, yields: 2, sleep: true });
+        let mut backoff = Backoff::new(WaitMode { spins: 3, yields: 2 * CROWDED_WEIGHT, sleep: true });
         backoff.crowded = true;
         for _ in 0..2 {
             assert_eq!(backoff.after(false), Idle::Poll);

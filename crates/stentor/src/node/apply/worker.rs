@@ -1,6 +1,5 @@
 //! The apply thread.
 
-use std::hint::spin_loop;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use stentor_fabric::WaitMode;
+use stentor_fabric::{Backoff, Idle, WaitMode};
 
 use super::Applier;
 use super::batch::Batch;
@@ -44,7 +43,8 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
     // Looks that were added before this thread was registered have woken no thread.
     applier.answer();
     let is_over = || ends.ends.load(Ordering::Relaxed);
-    while let Ok(work) = next(&ends.work, wait) {
+    let mut backoff = Backoff::new(sleeping(wait));
+    while let Ok(work) = next(&ends.work, &mut backoff) {
         if is_over() {
             break;
         }
@@ -73,18 +73,25 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
     applier
 }
 
-/// Waits for work according to the mode: spins, yields, then sleeps. Even in a mode that never sleeps, this thread
-/// sleeps after it has yielded for long: only the protocol's thread must respond to other processes without delay.
-fn next(work: &Receiver<Work>, wait: WaitMode) -> Result<Work, RecvError> {
+/// Returns the mode in which the apply thread waits. Even if the node's mode never sleeps, this thread sleeps after it
+/// has yielded for long: only the protocol's thread must respond to other processes without delay.
+fn sleeping(wait: WaitMode) -> WaitMode {
     const MOST: u32 = 2000;
-    let (spins, yields) = (wait.spins.min(MOST), if wait.sleep { wait.yields.min(MOST) } else { MOST });
-    for round in 0..spins.saturating_add(yields) {
+    let yields = if wait.sleep { wait.yields.min(MOST) } else { MOST };
+    WaitMode { spins: wait.spins.min(MOST), yields, sleep: true }
+}
+
+/// Waits for work: spins, yields, then sleeps.
+fn next(work: &Receiver<Work>, backoff: &mut Backoff) -> Result<Work, RecvError> {
+    let _ = backoff.after(true);
+    loop {
         match work.try_recv() {
             Ok(work) => return Ok(work),
             Err(TryRecvError::Disconnected) => return Err(RecvError),
-            Err(TryRecvError::Empty) if round < spins => spin_loop(),
-            Err(TryRecvError::Empty) => thread::yield_now(),
+            Err(TryRecvError::Empty) => match backoff.after(false) {
+                Idle::Poll => {}
+                Idle::Arm | Idle::Sleep => return work.recv(),
+            },
         }
     }
-    work.recv()
 }
