@@ -9,7 +9,7 @@ use stentor_fabric::{Idle, ProcessId, WaitMode};
 use super::Received;
 use super::error::Problem;
 use crate::pace::Pace;
-use crate::runtime::FabricDiagnostics;
+use crate::runtime::{FabricDiagnostics, ForeignPeers};
 
 /// Time for which a closed end stays connected, so that the other end can read the close.
 const LINGER: Duration = Duration::from_millis(100);
@@ -59,8 +59,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
     failure: Option<Failure>,
     /// Time at which the connection ended.
     over: Option<Instant>,
-    /// Time since which there are refusals that waiting does not resolve, and the reason of the last one.
-    refused: Option<(Instant, String)>,
+    /// The other end, while it refuses this one for a reason that waiting does not resolve.
+    foreign: ForeignPeers,
     /// The last refusal of any kind.
     heard: Option<String>,
 }
@@ -91,7 +91,7 @@ impl<F: FabricDiagnostics> Core<F> {
             is_finished: false,
             failure: None,
             over: None,
-            refused: None,
+            foreign: ForeignPeers::default(),
             heard: None,
         })
     }
@@ -124,25 +124,19 @@ impl<F: FabricDiagnostics> Core<F> {
 
     #[cold]
     fn hear_refusals(&mut self) {
-        let Core { endpoint, names, refused, heard, peer, .. } = self;
+        let Core { endpoint, names, foreign, heard, .. } = self;
         let fabric = endpoint.fabric_mut();
         let own = &names[fabric.me().index()];
         while let Some(trouble) = fabric.next_trouble() {
             log::warn!("{own}: {trouble}");
         }
-        if fabric.sees(*peer) {
-            *refused = None;
-        }
         while let Some(refusal) = fabric.next_refusal() {
             let told = refusal.tell(|process| names.get(process.index()).map_or("?", String::as_str).to_owned());
             log::warn!("{own}: {told}");
-            // A refusal by an unauthenticated process that only claims to be the other end is not conclusive.
-            if refusal.lasting && refusal.certain {
-                let since = refused.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-                *refused = Some((since, told.clone()));
-            }
+            foreign.note(&refusal, &told, Instant::now());
             *heard = Some(told);
         }
+        foreign.update(fabric);
     }
 
     /// Runs rounds until the next action is decided. Arms the fabric before it returns `Sleep`.
@@ -214,10 +208,10 @@ impl<F: FabricDiagnostics> Core<F> {
             self.has_met |= self.over.is_some() || self.endpoint.has_met(self.handle);
             return Ok(self.has_met.then_some(()));
         }
-        if let Some((since, why)) = &self.refused
-            && since.elapsed() >= SETTLED
+        if self.foreign.age(Instant::now()).is_some_and(|age| age >= SETTLED)
+            && let Some(why) = self.foreign.verdict(1, |_| true)
         {
-            return Err(Problem::NotLetIn(why.clone()));
+            return Err(Problem::NotLetIn(why));
         }
         self.failure.map_or(Ok(None), |failure| Err(Problem::Failed(failure)))
     }
