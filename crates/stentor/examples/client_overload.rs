@@ -115,7 +115,7 @@ fn open_loop(client: &Client, group: Group, rate: f64, time: Duration) -> Result
     Ok(Overload { goodput: times.len() as f64 / took, refused: f64::from(refused) / took, p50: at(50), p99: at(99) })
 }
 
-/// What the two modest clients run beside.
+/// The load beside which the two modest clients are measured.
 #[derive(Clone, Copy)]
 enum Beside {
     Nothing,

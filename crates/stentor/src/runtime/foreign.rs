@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::{ProcessId, Refusal};
 
-use super::FabricDiagnostics;
+use super::{FabricDiagnostics, and};
 
 /// Shortest time between the first refusal and a decision because of it. The decision also names the peers that refuse
 /// this process within this time.
@@ -33,7 +33,7 @@ pub struct ForeignPeers {
 }
 
 impl ForeignPeers {
-    /// What to do about such a refusal.
+    /// The remedy for such a refusal.
     pub const REMEDY: &'static str =
         "waiting does not help: start this process and the others with the same key, configuration and release";
 
@@ -103,16 +103,6 @@ fn all_of(foreign: &[&Foreign]) -> String {
         _ => format!("{}: {reason}", and(&who)),
     };
     reasons.into_iter().map(text).collect::<Vec<_>>().join("; ")
-}
-
-/// Joins names to a list with commas and "and".
-#[must_use]
-pub fn and(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }
 
 #[cfg(test)]

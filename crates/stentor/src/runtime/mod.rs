@@ -16,6 +16,7 @@ mod goodbye;
 mod histories;
 mod hosts;
 mod in_use;
+mod names;
 mod placing;
 #[cfg(feature = "checker")]
 mod recorder;
@@ -38,11 +39,12 @@ pub(crate) use fabrics::with_fabric;
 pub use fabrics::{on_ofi, on_roce, on_shm, on_verbs};
 #[cfg(not(feature = "unstable-core"))]
 pub(crate) use fabrics::{on_ofi, on_roce, on_shm, on_verbs};
-pub use foreign::{ForeignPeers, and};
+pub use foreign::ForeignPeers;
 pub use found::{Found, find, looked_in, refuse_twin};
 pub use goodbye::Goodbye;
 pub use histories::Histories;
 pub use in_use::{InUse, patiently, tcp_port};
+pub use names::and;
 pub use placing::{JoinError, JoinWatch, Placing};
 #[cfg(feature = "checker")]
 pub use recorder::Recorder;

@@ -83,7 +83,7 @@ fn client_connects_although_one_member_has_another_key() {
         assert_eq!(brief.kind(), ClientErrorKind::Unreachable, "{brief}");
         assert!(brief.to_string().contains("the last connection was refused: c at 127."), "{brief}");
         let connects = scope.spawn(|| cluster.client().patience(Duration::from_secs(60)).connect());
-        // The refusal by `c` is settled by then, but the others may still answer.
+        // By then `c` has refused the client for long enough, but the other members may still answer.
         std::thread::sleep(Duration::from_millis(1500));
         nodes_turn.store(true, Ordering::Relaxed);
         let connected = connects.join().expect("the client's thread has ended");
