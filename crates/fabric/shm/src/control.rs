@@ -18,13 +18,17 @@ use crate::peer_socket::PeerSocket;
 use crate::queue::Shape;
 use stentor_host::Seat;
 
+/// Epoll data of the sockets.
+const SOCKET: u64 = 0;
+/// Epoll data of the eventfd.
+const RING: u64 = 1;
 /// Maximum number of refusals that are kept until the caller fetches them.
 const MAX_REFUSALS: usize = 64;
 /// Shortest and longest pause between two attempts to reach absent peers. The pause doubles with each attempt, from the
 /// shortest to the longest.
 pub(crate) const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 /// Time for which an absent peer is expected to connect at any moment. After this time, a process that waits for the
-/// peer sleeps on its wait word again, not on its control sockets.
+/// peer sleeps on its wait word again, not on its epoll instance.
 pub(crate) const EAGER: Duration = Duration::from_secs(3);
 /// Pause after a refusal, because the peer would refuse again.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(500);
@@ -91,14 +95,17 @@ pub(crate) struct Control {
     pub(crate) refusals: VecDeque<Refusal>,
     /// Notes for the operator, other than refusals.
     pub(crate) notes: VecDeque<String>,
-    /// Descriptors of the wait page and of the control page, which every peer receives.
-    pub(crate) pages: [Arc<OwnedFd>; 2],
+    /// What every peer receives in the welcome: the wait page, the control page, and the eventfd that wakes this
+    /// process.
+    pub(crate) shared: [Arc<OwnedFd>; 3],
     pub(crate) control_words: u32,
     pub(crate) next_dial: Instant,
     pub(crate) dial_pause: Duration,
     /// Time until which queue pairs that are not ready are expected to become ready at any moment.
     pub(crate) eager_until: Instant,
     pub(crate) last_pump: Instant,
+    /// `true` if the epoll instance has reported a ring since this process was last armed.
+    pub(crate) has_taken_ring: bool,
     /// Time before which no connection is accepted, after a failed attempt.
     pub(crate) next_accept: Instant,
     /// Time at which offers that failed for lack of a queue are repeated.
@@ -110,20 +117,29 @@ pub(crate) struct Control {
 impl Control {
     /// Adds a socket to those that `wait` and the descriptor observe.
     pub(crate) fn watch(epoll: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
-        epoll::add(epoll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+        epoll::add(epoll, socket, epoll::EventData::new_u64(SOCKET), epoll::EventFlags::IN)
     }
 
-    /// Adds an edge-triggered signal, which need not be read, to those that `wait` and the descriptor observe.
-    pub(crate) fn watch_signal(epoll: &OwnedFd, signal: BorrowedFd<'_>) -> io::Result<()> {
-        epoll::add(epoll, signal, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)
+    /// Makes `wait` and the descriptor observe this process's eventfd. It is edge-triggered and need not be read: each
+    /// ring is reported once.
+    pub(crate) fn watch_rings(epoll: &OwnedFd, event: BorrowedFd<'_>) -> io::Result<()> {
+        epoll::add(epoll, event, epoll::EventData::new_u64(RING), epoll::EventFlags::IN | epoll::EventFlags::ET)
     }
 
-    /// Waits until a socket is readable, but at most for `timeout`. Returns whether a socket is readable.
-    pub(crate) fn readable(&self, timeout: Duration) -> io::Result<bool> {
+    /// Waits until this process is rung or a socket is readable, but at most for `timeout`. Returns whether a socket is
+    /// readable.
+    pub(crate) fn readable(&mut self, timeout: Duration) -> io::Result<bool> {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(SOCKET) };
+        // Two events hold a ring and one of the sockets.
+        let mut events = [none; 2];
         match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
-            Ok(ready) => Ok(ready > 0),
+            Ok(ready) => {
+                let is_ring = |event: &&epoll::Event| event.data.u64() == RING;
+                let rings = events[..ready].iter().filter(is_ring).count();
+                self.has_taken_ring |= rings > 0;
+                Ok(ready > rings)
+            }
             Err(io::Errno::INTR) => Ok(false),
             Err(error) => Err(error),
         }

@@ -12,8 +12,8 @@ use stentor_fabric::memory::{Ordering, Word, fence};
 pub const AWAKE: u64 = 0;
 /// The process sleeps, or is about to sleep, on the wait word itself.
 pub const FUTEX: u64 = 1;
-/// The process sleeps, or is about to sleep, on its control sockets.
-pub const SOCKET: u64 = 2;
+/// The process sleeps, or is about to sleep, on its epoll instance, which observes its eventfd and its control sockets.
+pub const EPOLL: u64 = 2;
 
 /// Announces that this process is about to sleep. Each store of a peer is either visible to later checks or wakes this
 /// process.

@@ -86,7 +86,7 @@ impl ShmFabric {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("make an epoll instance"))?;
         Control::watch(&epoll, &listener).map_err(system("watch the listening socket"))?;
         let life = Life::begin(&generations, &wait_page, config.processes).map_err(system("make an eventfd"))?;
-        Control::watch_signal(&epoll, life.signal()).map_err(system("watch an eventfd"))?;
+        Control::watch_rings(&epoll, life.event().as_fd()).map_err(system("watch an eventfd"))?;
         let now = Instant::now();
         let control = Control {
             identity: Identity {
@@ -107,12 +107,13 @@ impl ShmFabric {
             events: VecDeque::new(),
             refusals: VecDeque::new(),
             notes: VecDeque::new(),
-            pages: [Arc::new(wait_fd), Arc::new(control_fd)],
+            shared: [Arc::new(wait_fd), Arc::new(control_fd), Arc::clone(life.event())],
             control_words,
             next_dial: now,
             dial_pause: DIAL_PAUSE.0,
             eager_until: now,
             last_pump: now,
+            has_taken_ring: false,
             next_accept: now,
             next_offers: None,
             seat,

@@ -14,8 +14,8 @@
 //!   the memory and continues with the copy: stores of a rogue peer land in the old memory, which no process reads.
 //!   Everything that the peer counted as done is in the copy; everything else fails at the peer.
 //! - **SEND, RECV and immediates** use one bounded queue in shared memory for each queue pair and direction.
-//! - **Waiting** is a futex on a word that the peers may write, or a wait on the control sockets
-//!   ([`Fabric::descriptor`]).
+//! - **Waiting** is a futex on a word that the peers may write, or a wait for an eventfd that the peers have and for the
+//!   control sockets ([`Fabric::descriptor`]).
 //! - **Crashes and restarts**: the kernel reports the death of a process to its peers at once
 //!   ([`ShmFabric::has_died`]). The connection ends later, when the kernel closes the control sockets after it has
 //!   freed the memory of the process. A peer then breaks the queue pairs, forgets that process's regions and keeps its

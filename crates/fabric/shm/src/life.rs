@@ -27,7 +27,7 @@
 //! have these.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -39,6 +39,7 @@ use rustix::thread::{ClockId, gettid};
 use stentor_fabric::memory::fence;
 use stentor_fabric::{ProcessId, Waker};
 
+use crate::bell::ring_event;
 use crate::doorbell::{self, AWAKE, FUTEX};
 use crate::mapping::{Mapping, ReadMapping};
 
@@ -171,8 +172,8 @@ struct Shared {
     list: RobustList,
     /// The wait page, on which this process sleeps.
     wait_page: Arc<Mapping>,
-    /// The eventfd that wakes this process while it sleeps on its control sockets.
-    signal: Arc<OwnedFd>,
+    /// The eventfd that wakes this process while it sleeps on its epoll instance.
+    event: Arc<OwnedFd>,
     watched: Mutex<Vec<(ProcessId, LifeWord)>>,
     /// Incremented when `watched` changes or the thread should end.
     changes: AtomicU32,
@@ -190,13 +191,13 @@ impl Shared {
         let _ = futex::wake(&self.changes, futex::Flags::PRIVATE, 1);
     }
 
-    /// Wakes this process if it sleeps, on the wait word or on the control sockets.
+    /// Wakes this process if it sleeps, on the wait word or on the epoll instance.
     fn ring(&self) {
         fence(Ordering::SeqCst);
         if doorbell::ring(&self.wait_page.words()[0]) == FUTEX {
             let _ = futex::wake(self.wait_page.futex(), futex::Flags::empty(), 1);
         }
-        let _ = io::write(&self.signal, &1_u64.to_ne_bytes());
+        ring_event(self.event.as_fd());
     }
 
     /// Waits for marks until the fabric is dropped.
@@ -289,7 +290,7 @@ impl Life {
         let shared = Arc::new(Shared {
             list: RobustList::new(Arc::clone(control), usize::from(processes)),
             wait_page: Arc::clone(wait),
-            signal: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            event: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             watched: Mutex::default(),
             changes: AtomicU32::new(0),
             ends: AtomicBool::new(false),
@@ -314,23 +315,23 @@ impl Life {
         Ok(Life { shared, thread: spawned.ok() })
     }
 
-    /// Returns the descriptor that becomes readable when a peer has died, or when another thread wakes this process
-    /// while it sleeps on its control sockets.
-    pub(crate) fn signal(&self) -> BorrowedFd<'_> {
-        self.shared.signal.as_fd()
+    /// Returns the eventfd that becomes readable when a peer has died, or when a peer or another thread wakes this
+    /// process while it sleeps on its epoll instance.
+    pub(crate) fn event(&self) -> &Arc<OwnedFd> {
+        &self.shared.event
     }
 
     /// Returns a waker with which another thread of this process ends its sleep. It rings the wait word; [`doorbell`]
     /// explains why no ring is lost.
     pub(crate) fn waker(&self) -> Waker {
-        let (page, signal) = (Arc::clone(&self.shared.wait_page), Arc::clone(&self.shared.signal));
+        let (page, event) = (Arc::clone(&self.shared.wait_page), Arc::clone(&self.shared.event));
         Waker::new(move || {
             fence(Ordering::SeqCst);
             match doorbell::ring(&page.words()[0]) {
                 AWAKE => {}
                 // If the process no longer waits, nothing needs to be done.
                 FUTEX => _ = futex::wake(page.futex(), futex::Flags::empty(), 1),
-                _ => _ = io::write(&signal, &1_u64.to_ne_bytes()),
+                _ => ring_event(event.as_fd()),
             }
         })
     }

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// First field of the first message.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"StentorS");
 /// Version of these messages and of the layout of shared memory.
-pub(crate) const FORMAT: u16 = 3;
+pub(crate) const FORMAT: u16 = 4;
 /// Maximum length of a message, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 /// Maximum length of the reason of a refusal, in bytes. Longer ones are cut.
@@ -37,7 +37,8 @@ pub(crate) enum Message {
     Hello(Identity),
     /// The last message: the reason why the connection is closed.
     Refuse(String),
-    /// The other end's hello was accepted. Carries the wait page and the control page, which has `control_words` words.
+    /// The other end's hello was accepted. Carries the wait page, the control page, which has `control_words` words, and
+    /// the eventfd that wakes the sender.
     Welcome { control_words: u32 },
     /// A region may be used. Carries its memory.
     Grant { region: u32, purpose: Purpose, access: Access, bytes: u64, generation: u64 },
@@ -47,8 +48,6 @@ pub(crate) enum Message {
     Offer { service: Service, kind: QpKind, epoch: u32, ring_words: u64, receives: u32 },
     /// An offered end is withdrawn.
     Withdraw { service: Service, epoch: u32 },
-    /// Wakes a process that sleeps on its sockets.
-    Wake,
 }
 
 /// Bytes that are not a valid message.
@@ -58,9 +57,6 @@ pub(crate) struct Garbage {
     bytes: usize,
 }
 
-/// The encoded [`Message::Wake`], a single byte.
-pub(crate) const WAKE: [u8; 1] = [8];
-
 variants! { Message {
     1 => Hello(identity),
     2 => Refuse(reason),
@@ -69,7 +65,6 @@ variants! { Message {
     5 => Revoke { region, generation },
     6 => Offer { service, kind, epoch, ring_words, receives },
     7 => Withdraw { service, epoch },
-    8 => Wake,
 } }
 fields! { Identity = MAGIC => { format, version, fingerprint, process, processes, cluster, name, life } }
 
@@ -124,7 +119,6 @@ mod tests {
             Message::Revoke { region: 1, generation: 4 },
             Message::Offer { service: Service(1), kind: QpKind::Unreliable, epoch: 2, ring_words: 64, receives: 3 },
             Message::Withdraw { service: Service(1), epoch: 2 },
-            Message::Wake,
         ]
     }
 

@@ -120,7 +120,6 @@ impl ShmFabric {
 
     fn hear(&mut self, peer: ProcessId, message: Message, fds: &[OwnedFd]) -> Result<(), String> {
         match message {
-            Message::Wake => {}
             Message::Grant { .. } => self.hear_grant(peer, &message, fds)?,
             Message::Revoke { region, generation } => {
                 self.data.flush();
@@ -158,7 +157,7 @@ impl ShmFabric {
         let me = self.config.me;
         if self.control.peers[me.index()].control.is_none() {
             let words = self.control.control_words as usize;
-            let control = ReadMapping::shared(self.control.pages[1].as_fd(), words);
+            let control = ReadMapping::shared(self.control.shared[1].as_fd(), words);
             let control = control.map_err(|error| format!("the control page cannot be mapped: {error}"))?;
             self.control.peers[me.index()].control = Some(Arc::new(control));
         }
@@ -335,7 +334,9 @@ impl ShmFabric {
             (Message::Welcome { control_words }, Some(identity)) => {
                 let identity = identity.clone();
                 let refused = |what: &str, why: String| format!("the {what} page of {identity}, {}, {why}", Named(pid));
-                let [wait_fd, control_fd] = fds else { return Err(refused("control", "is missing".to_owned())) };
+                let [wait_fd, control_fd, event] = fds else {
+                    return Err(refused("control", "is missing".to_owned()));
+                };
                 let words = memfd::verify(wait_fd.as_fd(), wait_page_bytes(self.config.processes))
                     .map_err(|why| refused("wait", why))?;
                 let word = Mapping::shared(wait_fd.as_fd(), words, true)
@@ -344,11 +345,12 @@ impl ShmFabric {
                     .map_err(|why| refused("control", why))?;
                 let control = ReadMapping::shared(control_fd.as_fd(), words)
                     .map_err(|error| refused("control", error.to_string()))?;
-                let bell = Bell { word, socket: Arc::clone(&newcomer.link.socket) };
+                let event = event.try_clone().map_err(|error| error.to_string());
+                let bell = event.and_then(|event| Bell::new(word, event));
+                let bell = bell.map_err(|why| format!("the eventfd of {identity}, {}, {why}", Named(pid)))?;
                 Ok(Some(Admitted { identity, bell, control }))
             }
             (Message::Refuse(reason), _) => Err(reason),
-            (Message::Wake, _) => Ok(None),
             _ => Err(format!("{me} was greeted by {} with a message that does not belong there", Named(pid))),
         }
     }
@@ -376,7 +378,7 @@ impl ShmFabric {
         }
         newcomer.identity = Some(theirs);
         let welcome = Message::Welcome { control_words: self.control.control_words };
-        newcomer.link.send(&welcome, &self.control.pages);
+        newcomer.link.send(&welcome, &self.control.shared);
         Ok(())
     }
 

@@ -11,13 +11,12 @@ use rustix::net::{
 };
 pub(crate) use stentor_host::socket::{accept, dial, peer};
 
-use crate::message::{MAX_MESSAGE, WAKE};
+use crate::message::MAX_MESSAGE;
 
 /// Maximum number of file descriptors of a message.
-pub(crate) const MAX_FDS: usize = 2;
+pub(crate) const MAX_FDS: usize = 3;
 
-/// Buffer for a packet, one byte longer than any valid packet. It is on the stack, so receiving a wake-up allocates
-/// nothing.
+/// Buffer for a packet, one byte longer than any valid packet.
 pub(crate) type Room = [u8; MAX_MESSAGE + 1];
 /// An empty buffer.
 pub(crate) const ROOM: Room = [0; MAX_MESSAGE + 1];
@@ -47,12 +46,6 @@ pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io
         Err(Errno::AGAIN | Errno::INTR | Errno::TOOMANYREFS) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Makes the other end's socket readable. A failure means that it is readable already, or that the other end has closed
-/// it.
-pub(crate) fn send_wake(socket: &OwnedFd) {
-    let _ = send(socket, &WAKE, &[]);
 }
 
 /// Receives a packet into `room`.

@@ -1,5 +1,5 @@
-//! Sleeping until a peer rings. The process sleeps on the wait word, or on the control sockets while connections are
-//! being made or if the user waits on the descriptor.
+//! Sleeping until a peer rings. The process sleeps on the wait word. While connections are being made, or if the user
+//! waits on the descriptor, it sleeps on its epoll instance, which observes its eventfd and the control sockets.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use stentor_fabric::memory::Ordering;
 use stentor_fabric::{WaitError, Wake};
 
 use crate::control::DIAL_PAUSE;
-use crate::doorbell::{self, AWAKE, FUTEX, SOCKET};
+use crate::doorbell::{self, AWAKE, EPOLL, FUTEX};
 use crate::fabric::ShmFabric;
 
 /// Maximum duration of one sleep. The death of a peer wakes a sleeper only where the kernel can wait for its mark, and
@@ -24,11 +24,14 @@ const DEFERRED: Duration = Duration::from_millis(1);
 
 impl ShmFabric {
     pub(crate) fn prepare_sleep(&mut self) {
-        self.armed = if self.fd_used.get() || self.is_connecting() { SOCKET } else { FUTEX };
-        if self.armed == SOCKET {
-            // Receives the wake-ups of the last sleep, so that the sockets are not readable.
+        let word = &self.wait_page.words()[0];
+        // A ring that the epoll instance has not reported yet would end the next sleep at once.
+        let is_rung = self.armed == EPOLL && word.load(Ordering::Acquire) != EPOLL && !self.control.has_taken_ring;
+        self.armed = if self.fd_used.get() || self.is_connecting() { EPOLL } else { FUTEX };
+        if self.armed == EPOLL && (is_rung || self.control.last_pump.elapsed() >= PUMP_PAUSE) {
             self.pump();
         }
+        self.control.has_taken_ring = false;
         doorbell::arm(&self.wait_page.words()[0], self.armed);
     }
 
@@ -41,10 +44,12 @@ impl ShmFabric {
 
     fn sleep_armed(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         let until = Instant::now().checked_add(timeout);
+        // With a timeout of 0 the caller has slept on the descriptor, and the reason must be taken from it.
+        let mut is_readable = timeout.is_zero() && self.armed == EPOLL;
         loop {
             // A control message also rings the wait word, so a round may skip the pump. A message that arrived just
             // before arming is then handled when the sleep ends.
-            if self.control.last_pump.elapsed() >= PUMP_PAUSE || self.armed == SOCKET {
+            if is_readable || self.control.last_pump.elapsed() >= PUMP_PAUSE {
                 self.pump();
             }
             if self.has_news() {
@@ -54,7 +59,7 @@ impl ShmFabric {
             if left.is_zero() {
                 return Ok(Wake::TimedOut);
             }
-            self.sleep_once(left.min(self.slice()))?;
+            is_readable = self.sleep_once(left.min(self.slice()))?;
         }
     }
 
@@ -74,15 +79,18 @@ impl ShmFabric {
         }
     }
 
-    fn sleep_once(&mut self, slice: Duration) -> Result<(), WaitError> {
+    /// Sleeps until this process is rung or has a control message, at most for `slice`. Returns whether the control
+    /// sockets must be read now.
+    fn sleep_once(&mut self, slice: Duration) -> Result<bool, WaitError> {
         let slept = if self.armed == FUTEX {
             let slice = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: slice.subsec_nanos().into() };
-            futex::wait(self.wait_page.futex(), futex::Flags::empty(), FUTEX as u32, Some(&slice))
+            futex::wait(self.wait_page.futex(), futex::Flags::empty(), FUTEX as u32, Some(&slice)).map(|()| false)
         } else {
-            self.control.readable(slice).map(|_| ())
+            self.control.readable(slice)
         };
         match slept {
-            Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => Ok(()),
+            Ok(is_readable) => Ok(is_readable),
+            Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => Ok(false),
             Err(error) => Err(WaitError::System(error.to_string())),
         }
     }

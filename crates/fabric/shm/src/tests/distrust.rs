@@ -1,7 +1,9 @@
 //! Peers that send garbage, or memory that cannot be trusted.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use stentor_fabric::{Access, Event, Fabric, ProcessId, QpConfig, QpKind, Status};
 
@@ -46,12 +48,17 @@ impl Raw {
         assert_eq!(socket::send(&self.socket, &message.encode(), &fds), Ok(true));
     }
 
+    /// Accepts the hello of the fabric.
+    fn welcome(&self, event: &OwnedFd) {
+        let (wait, control) = (memfd::create("wait", 4096).unwrap(), memfd::create("control", 64).unwrap());
+        self.send(&Message::Welcome { control_words: 8 }, &[&wait, &control, event]);
+    }
+
     /// Connects the peer.
     pub(super) fn connected() -> Self {
         let mut raw = Raw::new();
         raw.send(&Message::Hello(hello()), &[]);
-        let (wait, control) = (memfd::create("wait", 4096).unwrap(), memfd::create("control", 64).unwrap());
-        raw.send(&Message::Welcome { control_words: 8 }, &[&wait, &control]);
+        raw.welcome(&eventfd(0, EventfdFlags::NONBLOCK).unwrap());
         until("connected", || {
             raw.fabric.next_event();
             raw.fabric.peer_pid(ProcessId(1)).is_some()
@@ -180,13 +187,27 @@ fn too_many_descriptors_are_named_as_such() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let raw = Raw::new();
     let fd = memfd::create("many", 64).unwrap();
-    let fds = [fd.as_fd(); 5];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let fds = [fd.as_fd(); 20];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(20))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
     let bytes = Message::Hello(hello()).encode();
     sendmsg(&raw.socket, &[std::io::IoSlice::new(&bytes)], &mut ancillary, SendFlags::empty()).unwrap();
     raw.refused("file descriptors that cannot be taken");
+}
+
+/// A ring at a socket or at a blocking eventfd could block this process.
+#[test]
+fn bell_that_may_block_is_refused() {
+    let blocking = eventfd(0, EventfdFlags::empty()).unwrap();
+    let (_other, socket) = UnixStream::pair().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    for event in [blocking, socket.into(), memfd::create("event", 64).unwrap()] {
+        let raw = Raw::new();
+        raw.send(&Message::Hello(hello()), &[]);
+        raw.welcome(&event);
+        raw.refused("is no eventfd that never blocks");
+    }
 }
 
 fn grant(bytes: u64) -> Message {

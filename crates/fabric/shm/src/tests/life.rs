@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::futex;
 use stentor_fabric::memory::{Ordering, WORD};
-use stentor_fabric::{Access, Fabric, ProcessId, QpConfig, QpId, QpState, Wake};
+use stentor_fabric::{Access, Fabric, ProcessId, QpConfig, QpId, QpState, Service, Wake};
 use stentor_host::memfd;
 
 use super::child::Child;
@@ -18,6 +18,9 @@ use crate::ShmFabric;
 use crate::life::{Life, LifeWord};
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::Message;
+
+/// A message without effect.
+const NOTHING: Message = Message::Withdraw { service: Service(99), epoch: 0 };
 
 /// A process, and a child with so much memory that the kernel needs a while to free it.
 struct Family {
@@ -160,7 +163,7 @@ fn peer_whose_word_changes_without_a_death_is_no_longer_watched() {
 
 /// Returns whether the thread rings within 100 ms.
 fn rings(life: &Life) -> bool {
-    let signal = life.signal();
+    let signal = life.event();
     let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     poll(&mut [PollFd::new(&signal, PollFlags::IN)], Some(&patience)).unwrap() > 0
 }
@@ -225,7 +228,7 @@ fn life_thread_blocks_the_signals_of_the_process() {
 fn process_that_drops_a_slow_peer_is_not_reported_dead() {
     let mut pair = Pair::new(QpConfig::reliable(4, 4));
     for _ in 0..6000 {
-        pair.a.control.send(ProcessId(1), &Message::Wake, &[]);
+        pair.a.control.send(ProcessId(1), &NOTHING, &[]);
     }
     pair.a.pump();
     assert!(pair.a.peer_pid(ProcessId(1)).is_none(), "it gave the peer up");
@@ -242,7 +245,7 @@ fn process_that_drops_a_slow_peer_is_not_reported_dead() {
 fn death_stays_reported_when_a_send_ends_the_connection() {
     let mut pair = Pair::new(QpConfig::reliable(4, 4));
     drop(pair.a);
-    pair.b.control.send(ProcessId(0), &Message::Wake, &[]);
+    pair.b.control.send(ProcessId(0), &NOTHING, &[]);
     pair.b.drain();
     assert!(pair.b.peer_pid(ProcessId(0)).is_none());
     assert!(pair.b.has_died(ProcessId(0)));

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::event::{EventfdFlags, eventfd};
 use stentor_fabric::{Event, Fabric, ProcessId, QpConfig, QpId, QpState, Service, Status};
 
 use super::distrust::Raw;
@@ -105,11 +106,12 @@ fn handshakes_that_end_anywhere_leave_nothing() {
     let queue: OwnedFd = memfd::create("queue", (24 + 4 + 64) * 8).unwrap();
     let memory: OwnedFd = memfd::create("region", 64).unwrap();
     let (wait, control) = (memfd::create("wait", 4096).unwrap(), memfd::create("control", 64).unwrap());
+    let event: OwnedFd = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     let (purpose, access) = (PURPOSE, stentor_fabric::Access::Write);
     let kind = stentor_fabric::QpKind::Reliable;
     let messages: [(Message, Vec<&OwnedFd>); 4] = [
         (Message::Hello(super::distrust::hello()), vec![]),
-        (Message::Welcome { control_words: 8 }, vec![&wait, &control]),
+        (Message::Welcome { control_words: 8 }, vec![&wait, &control, &event]),
         (Message::Grant { region: 0, purpose, access, bytes: 64, generation: 0 }, vec![&memory]),
         (Message::Offer { service: SERVICE, kind, epoch: 0, ring_words: 64, receives: 4 }, vec![&queue]),
     ];

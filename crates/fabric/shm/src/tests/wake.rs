@@ -111,6 +111,23 @@ fn the_descriptor_becomes_readable_when_something_lands_after_arming() {
     }
 }
 
+/// A ring must not cost a receive from each control socket.
+#[test]
+fn ring_makes_no_control_socket_readable() {
+    let mut pair = Pair::new(QP);
+    assert!(readable(&pair.b) || pair.b.fd_used.get(), "it sleeps on its epoll instance");
+    for value in 1..10 {
+        pair.b.arm();
+        pair.write(value, 0, &[value], true);
+        poll(&mut pair.a);
+        until("readable", || readable(&pair.b));
+        assert_eq!(pair.b.control.readable(Duration::ZERO), Ok(false), "round {value}");
+        assert!(pair.b.control.has_taken_ring);
+        assert_eq!(pair.b.wait(Duration::ZERO), Ok(Wake::Notified));
+        assert!(!readable(&pair.b), "nothing is left");
+    }
+}
+
 #[test]
 fn nonsense_in_the_wait_word_costs_a_bounded_sleep() {
     let mut pair = Pair::new(QP);
