@@ -1,18 +1,18 @@
 //! Looks: functions of other threads that inspect a state machine between two commands.
 
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
+use super::handover::Giver;
 use super::work::Work;
 use crate::Position;
 use crate::node::mailbox::Mailbox;
 
 /// A look. It receives the value, or the position at which the machine is poisoned.
 type Look<S> = Box<dyn FnOnce(Result<&S, Position>) + Send>;
-/// The apply thread and the channel that wakes it. `None` if the machine is on the protocol's thread, or if the apply
+/// The apply thread and the queue that wakes it. `None` if the machine is on the protocol's thread, or if the apply
 /// thread has not begun or has ended.
-type Answering = Option<(ThreadId, SyncSender<Work>)>;
+type Answering = Option<(ThreadId, Giver)>;
 
 /// The pending looks at a machine.
 pub(in crate::node) struct Looks<S> {
@@ -37,9 +37,9 @@ impl<S> Looks<S> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers the calling thread as the one that answers, and `wake` as the channel that ends its sleep. Looks that
+    /// Registers the calling thread as the one that answers, and `wake` as the queue that ends its sleep. Looks that
     /// were added before have woken no thread, so the caller answers them next.
-    pub(super) fn open(&self, wake: SyncSender<Work>) {
+    pub(super) fn open(&self, wake: Giver) {
         *self.thread() = Some((thread::current().id(), wake));
     }
 
@@ -59,7 +59,7 @@ impl<S> Looks<S> {
         self.left.put(look);
         if let Some((_, wake)) = &*self.thread() {
             // If the queue is full, the thread is awake anyway.
-            let _ = wake.try_send(Work::Look);
+            let _ = wake.give(Work::Look);
         }
     }
 

@@ -21,6 +21,7 @@ mod batch;
 mod chain;
 mod commands;
 mod depth;
+mod handover;
 mod looks;
 mod progress;
 mod queries;

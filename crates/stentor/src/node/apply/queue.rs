@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use stentor_session::AnswerBuffer;
 
 use super::batch::Batch;
 use super::depth::Depth;
+use super::handover::{Giver, handover};
 use super::queued_state::QueuedState;
 use super::work::Work;
 use super::worker::{self, Ends};
@@ -43,7 +44,7 @@ const LOOK: Duration = Duration::from_micros(200);
 /// - Deliveries are applied in order. A freeze and the restoration of a state keep their places in this order.
 /// - The delivered commands that are not known to be applied stay within the bounds, or exceed them by one command.
 pub(in crate::node) struct Queue<S> {
-    work: SyncSender<Work>,
+    work: Giver,
     done: Receiver<Batch>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<Applier<S>>>,
@@ -76,7 +77,7 @@ impl<S: StateMachine> Queue<S> {
         wait: WaitMode,
         sleeper: Sleeper,
     ) -> io::Result<Self> {
-        let (work, to_do) = sync_channel(HANDED);
+        let (work, to_do) = handover(HANDED);
         let (give_back, done) = sync_channel(2 * HANDED);
         let ends = Arc::new(AtomicBool::new(false));
         let progress = Arc::clone(applier.progress());
@@ -205,7 +206,7 @@ impl<S: StateMachine> Queue<S> {
     #[inline]
     pub(in crate::node) fn end_round(&mut self) {
         while let Some(work) = self.outbox.pop_front() {
-            if let Err(TrySendError::Full(work) | TrySendError::Disconnected(work)) = self.work.try_send(work) {
+            if let Some(work) = self.work.give(work) {
                 self.outbox.push_front(work);
                 return;
             }
@@ -257,6 +258,6 @@ impl<S> Drop for Queue<S> {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         // If the queue is full, the thread is awake anyway.
-        let _ = self.work.try_send(Work::Stop);
+        let _ = self.work.give(Work::Stop);
     }
 }

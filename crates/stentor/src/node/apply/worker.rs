@@ -3,23 +3,24 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError};
+use std::sync::mpsc::SyncSender;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use stentor_fabric::{Backoff, Idle, WaitMode};
+use stentor_fabric::{Backoff, WaitMode};
 
 use super::Applier;
 use super::batch::Batch;
+use super::handover::{Giver, Taker};
 use super::work::Work;
 use crate::node::sleeper::Sleeper;
 use crate::state_machine::StateMachine;
 
 /// The apply thread's ends of the queue.
 pub(super) struct Ends {
-    pub(super) work: Receiver<Work>,
+    pub(super) work: Taker,
     /// Wakes the apply thread.
-    pub(super) wake: SyncSender<Work>,
+    pub(super) wake: Giver,
     /// The channel on which batches return.
     pub(super) done: SyncSender<Batch>,
     /// `true` if the thread must end after the present command or query, without processing the waiting work.
@@ -44,7 +45,7 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
     applier.answer();
     let is_over = || ends.ends.load(Ordering::Relaxed);
     let mut backoff = Backoff::new(sleeping(wait));
-    while let Ok(work) = next(&ends.work, &mut backoff) {
+    while let Some(work) = ends.work.take(&mut backoff) {
         if is_over() {
             break;
         }
@@ -79,19 +80,4 @@ fn sleeping(wait: WaitMode) -> WaitMode {
     const MOST: u32 = 2000;
     let yields = if wait.sleep { wait.yields.min(MOST) } else { MOST };
     WaitMode { spins: wait.spins.min(MOST), yields, sleep: true }
-}
-
-/// Waits for work: spins, yields, then sleeps.
-fn next(work: &Receiver<Work>, backoff: &mut Backoff) -> Result<Work, RecvError> {
-    let _ = backoff.after(true);
-    loop {
-        match work.try_recv() {
-            Ok(work) => return Ok(work),
-            Err(TryRecvError::Disconnected) => return Err(RecvError),
-            Err(TryRecvError::Empty) => match backoff.after(false) {
-                Idle::Poll => {}
-                Idle::Arm | Idle::Sleep => return work.recv(),
-            },
-        }
-    }
 }
