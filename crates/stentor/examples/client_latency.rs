@@ -1,12 +1,13 @@
 //! Measures the cost of a reply: `client_latency FABRIC WAIT [ROUNDS]`, where the fabric is `shm` or `roce`, and the
 //! wait mode is `poll`, `adaptive` or `block`.
 //!
-//! Three processes of this program run the nodes, whose machines have their own threads. In each round, this process
-//! sends one command at a time. It uses three clients: the protocol's client, which gets no reply and waits until a
-//! majority of the group has delivered the command, and a [`LocalClient`] and a [`Client`], which wait for the reply.
-//! It also passes a value to another thread and back, which takes two hand-overs. The last lines show the medians. They
-//! also compare the latency of each of the last two clients with the latency without a reply plus the necessary
-//! hand-overs: two for a `LocalClient`, to the apply thread and back, and four for a `Client`.
+//! Three processes of this program run the nodes, whose machines have their own threads. This process sends one command
+//! at a time. It uses three clients: the protocol's client, which gets no reply and waits until a majority of the group
+//! has delivered the command, and a [`LocalClient`] and a [`Client`], which wait for the reply. It also passes a value
+//! to another thread and back, which takes two hand-overs. These four take turns, so all are measured on a machine that
+//! is equally busy. The last lines show the medians. They also compare the latency of each of the last two clients with
+//! the latency without a reply plus the necessary hand-overs: two for a `LocalClient`, to the apply thread and back, and
+//! four for a `Client`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ mod nodes;
 use hand_overs::HandOvers;
 use nodes::{Nodes, Result, configuration, wait_mode};
 
-/// Number of commands of each kind in a round.
+/// Number of commands of each client in a round.
 const COMMANDS: usize = 500;
 const COMMAND: [u8; 64] = [7; 64];
 
@@ -133,15 +134,13 @@ fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
         ("Client", Box::new(threaded)),
     ];
     let mut all: [Vec<Duration>; 4] = Default::default();
-    for round in 0..=rounds {
+    for turn in 0..(rounds + 1) * COMMANDS {
         for ((_, sender), times) in senders.iter_mut().zip(&mut all) {
-            for _ in 0..COMMANDS {
-                let since = Instant::now();
-                sender.send()?;
-                // The first round is a warm-up.
-                if round > 0 {
-                    times.push(since.elapsed());
-                }
+            let since = Instant::now();
+            sender.send()?;
+            // The first round is a warm-up.
+            if turn >= COMMANDS {
+                times.push(since.elapsed());
             }
         }
     }

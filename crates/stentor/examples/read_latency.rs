@@ -4,8 +4,9 @@
 //! Three processes of this program run the nodes, whose machines have their own threads. In each round, this process
 //! reads one value at a time with a [`LocalClient`]: ordered, at the leader, and at any member. It also measures the
 //! parts of a read at the leader: two hand-overs of a value between threads, a write to a fourth process and a write
-//! back on the bare fabric, and a write with its completion. Then it runs ordered reads, and reads at the leader, with
-//! 256 reads in flight. The last lines show the medians.
+//! back on the bare fabric, and a write with its completion. These six take turns, so all are measured on a machine that
+//! is equally busy. Then this process runs ordered reads, and reads at the leader, with 256 reads in flight. The last
+//! lines show the medians.
 
 use std::time::{Duration, Instant};
 
@@ -81,26 +82,26 @@ fn measure<F: ClusterFabric>(fabric: &str, mode: &str, rounds: usize) -> Result<
     let mut singles: [Vec<Duration>; 6] = Default::default();
     let mut rates: [Vec<f64>; 2] = Default::default();
     for round in 0..=rounds {
-        for ((_, how), times) in kinds.iter().zip(&mut singles) {
-            for _ in 0..READS {
-                let since = Instant::now();
-                reads.read(*how, 1, 1)?;
-                // The first round is a warm-up.
-                times.extend((round > 0).then(|| since.elapsed()));
-            }
-        }
         for _ in 0..READS {
-            let since = Instant::now();
-            hand_overs.two()?;
-            singles[3].extend((round > 0).then(|| since.elapsed()));
-        }
-        for _ in 0..READS {
-            let begin = Instant::now();
-            bare.there_and_back()?;
-            let back = Instant::now();
+            let mut since = Instant::now();
+            let mut lap = || std::mem::replace(&mut since, Instant::now()).elapsed();
+            // Reads separate the two writes, so the other process is as idle before the second one as before the first.
+            reads.read(Consistency::Ordered, 1, 1)?;
+            let ordered = lap();
             bare.completed()?;
-            singles[4].extend((round > 0).then(|| back - begin));
-            singles[5].extend((round > 0).then(|| back.elapsed()));
+            let completed = lap();
+            reads.read(Consistency::Leader, 1, 1)?;
+            let leader = lap();
+            hand_overs.two()?;
+            let handed = lap();
+            reads.read(Consistency::Local, 1, 1)?;
+            let local = lap();
+            bare.there_and_back()?;
+            let taken = [ordered, leader, local, handed, lap(), completed];
+            // The first round is a warm-up.
+            if round > 0 {
+                singles.iter_mut().zip(taken).for_each(|(times, taken)| times.push(taken));
+            }
         }
         for ((_, how), rates) in kinds.iter().zip(&mut rates) {
             let since = Instant::now();
