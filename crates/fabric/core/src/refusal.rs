@@ -15,8 +15,8 @@ pub struct Refusal {
     /// `true` if the other end uses the address of `peer` or has proved its identity. `false` if it only claims to be
     /// `peer`.
     pub certain: bool,
-    /// Another process that the reason is about. Its name is printed after the reason. Without an address, `other` may
-    /// equal `peer`. The name is then printed before the reason, which contains no name.
+    /// The process that the reason is about, if the reason does not contain its name. If this process equals `peer` and
+    /// there is no address, its name is printed before the reason. Else its name is printed after the reason.
     pub other: Option<ProcessId>,
     /// The reason, with the remedy.
     pub reason: String,

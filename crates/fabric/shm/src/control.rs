@@ -67,7 +67,7 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     /// Life of the peer in its first accepted hello.
     pub(crate) first_life: Option<u64>,
-    /// The peer's generations and life words.
+    /// The peer's control page: the generation of the access to each of its regions, and its life words.
     pub(crate) control: Option<Arc<ReadMapping>>,
     /// The word in which the kernel marks the peer's death, if the peer has a life thread.
     pub(crate) life: Option<LifeWord>,

@@ -196,8 +196,8 @@ pub fn is_asked_to_end() -> bool {
 pub struct Interrupt(Arc<Asked>);
 
 impl Interrupt {
-    /// Catches the signals. After this call, the first two do not end the process at once. The process must poll for
-    /// them.
+    /// Catches the signals that ask this process to end. After this call, it must poll for them: neither the first nor
+    /// the second such signal ends it at once.
     pub fn catch() -> Result<Self, Failure> {
         let watch = match WATCH.get() {
             Some(Ok(watch)) => watch,

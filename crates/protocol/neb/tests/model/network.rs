@@ -128,7 +128,8 @@ impl Broadcast {
         1..self.config.processes
     }
 
-    /// Returns whether the liar's host may also show the registers that were written to it.
+    /// Returns whether the host of the liar stores what is written to it, so that a READ of that host may return it.
+    /// Large configurations leave this out, and the host returns nothing.
     fn liar_keeps(&self) -> bool {
         self.config.processes < MOST
     }

@@ -1,9 +1,11 @@
-//! Takes over a client id: its home group assigns the process a generation, and each wanted group its first slot.
+//! Takes over a client id. The home group of the id assigns a generation to the process. Each wanted group assigns a
+//! first slot to it.
 //!
 //! # States of a group
 //! *unwanted* → *wanted* (its members get hellos when the generation is known) → *opened* (a member reported that the
 //! group agreed on the first slot). The members of the home group get hellos from the beginning, even if the group is
-//! unwanted. A member counts when it has itself reported the agreement, because it then has its group's state.
+//! unwanted. A member is used for flow control only when it has itself reported the agreement, because it then has its
+//! group's state.
 
 use stentor_fabric::Fabric;
 
