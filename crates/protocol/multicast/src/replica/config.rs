@@ -43,8 +43,8 @@ pub struct ReplicaConfig {
     /// Largest number of a client's messages that are assigned and not delivered while other clients multicast, too; at
     /// least 1.
     ///
-    /// Messages that precede a message to several groups are not limited. `None` means a sixteenth of the window, but
-    /// at least 64.
+    /// Messages that precede a message to several groups are not limited. While clients with few messages in flight
+    /// multicast, the others have an eighth of this. `None` means a sixteenth of the window, but at least 64.
     pub share: Option<u32>,
     /// Number of ticks after which a request or message without effect is repeated.
     pub retry_ticks: u8,

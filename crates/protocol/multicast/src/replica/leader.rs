@@ -77,9 +77,10 @@ impl<E: Effects> Leader<'_, E> {
     fn assign(&mut self, client: ClientId, slot: u64) {
         let Agreement { id, ballots, clock, counter, messages, sharing } = &mut *self.agreement;
         *counter += 1;
-        sharing.note_assigned(client);
         let window = messages.window_mut(client);
         window.assigned += 1;
+        let pending = window.pending();
+        sharing.note_assigned(client, pending.end - pending.start);
         let message = window.slot_mut(slot);
         if !mutant!(id.mutant(), NotBeforeIgnored) {
             clock.raise(message.not_before);

@@ -11,15 +11,21 @@ use crate::{ClientId, Mutant};
 /// of its messages are assigned and not delivered. Its further messages wait in its window, where they delay no other
 /// client.
 ///
+/// A client is *modest* if it has had few messages assigned and undelivered for a while, so its messages mostly wait for
+/// those of others. While modest clients multicast, the others have an eighth of their shares. Clients that all have many
+/// messages in flight keep whole shares: short batches would slow down all of them, for nobody's benefit.
+///
 /// # Invariants
 /// - A client waits only for deliveries of its own messages. Messages before a held message to several groups never
 ///   wait, because other groups need its timestamp. So no two groups wait for each other.
 /// - After each delivery of a message of a waiting client, more of its messages may be assigned: at the end of the
 ///   event, or at the next tick if the event is a change of leaders.
-/// - If the window is not larger than a share, nothing is recorded here.
+/// - If the window is not larger than a share, nothing is recorded here. If a share is one message, no client is modest.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Sharing {
     share: u64,
+    /// The share while modest clients multicast.
+    reduced: u64,
     /// Number of assignments in a row for one client after which all other clients count as idle; at 0 no client is
     /// limited.
     memory: u64,
@@ -27,6 +33,9 @@ pub(super) struct Sharing {
     last: Option<ClientId>,
     /// Number of further assignments for `last` after which all other clients count as idle; 0 if they are idle.
     mixed: u64,
+    /// Number of further assignments for clients that are not modest after which all modest clients count as idle; 0 if
+    /// they are idle.
+    modest: u64,
     clients: Vec<Sharer>,
     /// Clients that waited and whose shares have room now.
     with_room: Vec<ClientId>,
@@ -38,6 +47,9 @@ struct Sharer {
     common: u64,
     /// `true` if the next message was not assigned because a share was in use.
     waits: bool,
+    /// Number of this client's last assignments at which it had few messages assigned and undelivered, at most
+    /// [`Sharing::MODEST_AFTER`].
+    shallow: u8,
 }
 
 impl Sharing {
@@ -52,13 +64,17 @@ impl Sharing {
     /// Number of assignments in a row for one client after which all other clients count as idle, as a multiple of the
     /// window. It spans the time in which a client waits for replies and none of its messages are assigned.
     const WINDOWS: u64 = 16;
+    /// Number of assignments in a row with few messages in flight after which a client is modest. A client that fills
+    /// its window has few messages in flight for a moment when it begins, and after a pause.
+    const MODEST_AFTER: u8 = 64;
 
     pub(super) fn new(clients: usize, config: &ReplicaConfig) -> Self {
         let window = config.window;
         let share = config.share.unwrap_or_else(|| Self::LEAST.max(window / Self::IN_A_WINDOW)).max(1);
         let memory = if window > share { u64::from(window) * Self::WINDOWS } else { 0 };
         let clients = if memory > 0 { vec![Sharer::default(); clients] } else { Vec::new() };
-        Sharing { share: share.into(), memory, last: None, mixed: 0, clients, with_room: Vec::new() }
+        let (share, reduced) = (u64::from(share), u64::from(share.div_ceil(8)));
+        Sharing { share, reduced, memory, last: None, mixed: 0, modest: 0, clients, with_room: Vec::new() }
     }
 
     fn sharer(&mut self, client: ClientId) -> Option<&mut Sharer> {
@@ -75,15 +91,17 @@ impl Sharing {
         }
     }
 
-    /// Records that a message is assigned. A group's own entry does not count, so it makes no client wait.
+    /// Records that a message is assigned, which makes this many of the client's messages assigned and undelivered. A
+    /// group's own entry does not count, so it makes no client wait.
     #[inline]
-    pub(super) fn note_assigned(&mut self, client: ClientId) {
-        if usize::from(client.0) >= self.clients.len() {
-            return;
-        }
+    pub(super) fn note_assigned(&mut self, client: ClientId, pending: u64) {
+        let Some(sharer) = self.clients.get_mut(usize::from(client.0)) else { return };
+        let is_shallow = self.reduced < self.share && pending <= self.reduced;
+        sharer.shallow = if is_shallow { Self::MODEST_AFTER.min(sharer.shallow + 1) } else { 0 };
+        self.modest = if sharer.shallow == Self::MODEST_AFTER { self.share } else { self.modest.saturating_sub(1) };
         if self.last == Some(client) {
             self.mixed = self.mixed.saturating_sub(1);
-        } else if self.memory > 0 {
+        } else {
             let first = self.last.replace(client).is_none();
             self.mixed = if first { 0 } else { self.memory };
         }
@@ -102,8 +120,10 @@ impl Sharing {
     /// Returns whether a client's next message waits while this many of its messages are assigned and not delivered.
     #[inline]
     pub(super) fn holds_back(&mut self, client: ClientId, slot: u64, pending: u64, mutant: Mutant) -> bool {
-        let is_limited = self.mixed > 0 && pending >= self.share;
+        let share = if self.modest > 0 { self.reduced } else { self.share };
+        let is_limited = self.mixed > 0 && pending >= share;
         let Some(sharer) = self.clients.get_mut(usize::from(client.0)).filter(|_| is_limited) else { return false };
+        sharer.shallow = 0;
         sharer.waits = slot >= sharer.common || mutant!(mutant, ShareOfAll);
         sharer.waits
     }

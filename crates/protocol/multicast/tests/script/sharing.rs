@@ -7,6 +7,10 @@ use super::process::{Effect, Process};
 const WINDOW: u32 = 256;
 /// Number of a client's messages that may be assigned and undelivered while others are active.
 const SHARE: u64 = 64;
+/// The same limit beside a modest client.
+const REDUCED: u64 = 8;
+/// Number of assignments after which a client with few messages in flight is modest.
+const MODEST_AFTER: u64 = 64;
 const GREEDY: u16 = 0;
 const MODEST: u16 = 1;
 
@@ -80,4 +84,74 @@ fn a_client_has_its_whole_window_again_when_no_other_was_seen_for_long() {
         (held, time) = (held + 1, time + 1);
     }
     assert_eq!(hold(&mut leader, GREEDY, held..held + 200).len(), 200);
+}
+
+/// Delivers what the leader has assigned in this order, which begins with this time.
+fn deliver(leader: &mut Process, first: u64, assigned: &[(u16, u64)]) -> Vec<(u16, u64)> {
+    let times = (first..).zip(assigned);
+    let effects = times.flat_map(|(time, (client, sequence))| {
+        leader.ack(1, head(*client, sequence - 1), 0, &[time]).expect("an acknowledgement")
+    });
+    self::assigned(&effects.collect::<Vec<_>>())
+}
+
+/// Returns a leader with a modest client, of which as many messages have been delivered as make it modest. All its
+/// messages and the first one of a greedy client are delivered, and the next time is returned.
+fn with_modest() -> (Process, u64) {
+    let mut leader = shared();
+    assert_eq!(deliver(&mut leader, 1, &[(MODEST, 1), (GREEDY, 1)]), []);
+    for slot in 1..MODEST_AFTER {
+        hold(&mut leader, MODEST, slot..slot + 1);
+        assert_eq!(deliver(&mut leader, slot + 2, &[(MODEST, slot + 1)]), []);
+    }
+    (leader, MODEST_AFTER + 2)
+}
+
+#[test]
+fn greedy_client_has_an_eighth_of_its_share_beside_a_modest_one() {
+    let (mut leader, time) = with_modest();
+    let first = hold(&mut leader, GREEDY, 1..200);
+    assert_eq!(first.len() as u64, REDUCED);
+    // Each delivery makes room for one message as long as the modest client multicasts, too.
+    let mut in_order = first;
+    for turn in 0..2 * MODEST_AFTER {
+        let next = deliver(&mut leader, time + turn, &[in_order[turn as usize]]);
+        let of_greedy = u64::from(in_order[turn as usize].0 == GREEDY);
+        assert_eq!(next.len() as u64, of_greedy, "turn {turn}");
+        in_order.extend(next);
+        if turn % 32 == 0 {
+            in_order.extend(hold(&mut leader, MODEST, MODEST_AFTER + turn / 32..MODEST_AFTER + turn / 32 + 1));
+        }
+    }
+}
+
+#[test]
+fn greedy_client_has_its_whole_share_again_when_the_modest_one_pauses() {
+    let (mut leader, time) = with_modest();
+    let mut in_order = hold(&mut leader, GREEDY, 1..200);
+    assert_eq!(in_order.len() as u64, REDUCED);
+    for turn in 0..SHARE - REDUCED {
+        let next = deliver(&mut leader, time + turn, &[in_order[turn as usize]]);
+        in_order.extend(next);
+    }
+    let pending = in_order.len() as u64 - (SHARE - REDUCED);
+    assert_eq!(pending, SHARE, "the modest client's last message was a share of assignments ago");
+}
+
+#[test]
+fn clients_that_all_have_many_messages_in_flight_have_whole_shares() {
+    let mut leader = shared();
+    let mut in_order = vec![(MODEST, 1), (GREEDY, 1)];
+    for client in [GREEDY, MODEST] {
+        let assigned = hold(&mut leader, client, 1..200);
+        assert_eq!(assigned.len() as u64, SHARE - 1);
+        in_order.extend(assigned);
+    }
+    for turn in 0..4 * MODEST_AFTER {
+        let (client, sequence) = in_order[turn as usize];
+        let next = deliver(&mut leader, turn + 1, &[(client, sequence)]);
+        let expected = if sequence + SHARE <= 200 { vec![(client, sequence + SHARE)] } else { Vec::new() };
+        assert_eq!(next, expected, "turn {turn}");
+        in_order.extend(next);
+    }
 }
