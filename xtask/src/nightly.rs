@@ -44,6 +44,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "100 000 simulated runs under all failures",
         run: |context| simulate(context, "multicast", "0..100000", &["--profile", "all"]),
     },
+    Step {
+        name: "campaign-services",
+        what: "20 000 simulated runs of a service, and 20 000 with reads of all kinds at the same time",
+        run: simulate_services,
+    },
     Step { name: "failover", what: "200 kills and restarts of real processes under load", run: failover },
     Step {
         name: "losses",
@@ -294,6 +299,14 @@ fn namespaces(context: &Context) -> Result<Outcome> {
     let mut cells = context.test(&["cli"]);
     cells.args(["--", "members_in_namespaces", "--nocapture", "--include-ignored"]);
     run(cells.env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
+fn simulate_services(context: &Context) -> Result<Outcome> {
+    for test in ["a_correct_service_passes_many_seeds", "concurrent_reads_pass"] {
+        let runs = ["test", "--profile", "release-tests", "-p", "stentor", "--features", "sim", "--test", "sim", "--"];
+        run(context.cargo(runs).args([test, "--include-ignored", "--nocapture"]).env("SIM_SEEDS", "20000"))?;
+    }
     Ok(Outcome::Passed)
 }
 
