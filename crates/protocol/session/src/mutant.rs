@@ -51,4 +51,20 @@ mutants! {
     NumbersGoOn;
     /// The caller treats the refusal of one copy as the fate of all copies.
     OneCopySpeaksForAll;
+    /// A session ends at a position whose time equals its end.
+    EndsAtItsEnd;
+    /// No session expires.
+    NeverExpires;
+    /// A message is applied before the sessions that have expired by then end.
+    EndsAfterApply;
+    /// The earliest timer fires at the next position, even if its time is later.
+    FiresEarly;
+    /// The timers of a position fire in the order of their ids.
+    FiresById;
+    /// A timer that was due fires again at the same position.
+    FiresTwice;
+    /// A timer that has fired stays in the written timers.
+    FiredKept;
+    /// No timer is in the written timers.
+    TimersLeftOut;
 }

@@ -10,7 +10,9 @@ use stentor_fabric::SplitMix64;
 use stentor_multicast::StateReader;
 use thiserror::Error;
 
+use crate::Mutant;
 use crate::bytes::u64_at;
+use crate::mutant::mutant;
 
 /// Magic word and version.
 const MAGIC: [u8; 8] = *b"STNTIME\x01";
@@ -62,6 +64,7 @@ pub struct Timers {
     /// Number of further timers that may be set at the present position and fire there. `None` until all timers have
     /// fired that were due when the position began.
     again: Option<u32>,
+    mutant: Mutant,
 }
 
 /// Two values are equal if the same timers are set in both. Values may be compared only between two positions.
@@ -76,6 +79,13 @@ impl Eq for Timers {}
 impl Timers {
     /// Largest number of timers that fire at the position at which they are set.
     pub const MOST_AGAIN: u32 = 1000;
+
+    /// Switches a mutant on.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_mutant(self, mutant: Mutant) -> Self {
+        Timers { mutant, ..self }
+    }
 
     /// Sets a timer, or moves it if it is already set.
     pub fn set(&mut self, at: u64, timer: u64) {
@@ -115,6 +125,8 @@ impl Timers {
     /// Begins a position with this time. Returns whether a timer is due.
     #[inline]
     pub fn begin(&mut self, time: u64) -> bool {
+        let early = if mutant!(self.mutant, FiresEarly) { self.earliest() } else { None };
+        let time = early.map_or(time, |at| at.max(time));
         let is_due = self.earliest().is_some_and(|at| at <= time);
         if is_due {
             (self.now, self.again) = (time, None);
@@ -138,8 +150,16 @@ impl Timers {
             Some(left) => *left -= 1,
             None => {}
         }
-        let (_, timer) = self.due.pop_first()?;
-        self.times.remove(&timer);
+        let by_id = mutant!(self.mutant, FiresById);
+        let first = if by_id { self.due.iter().min_by_key(|(_, timer)| *timer) } else { self.due.first() };
+        let (at, timer) = *first?;
+        self.due.remove(&(at, timer));
+        if !mutant!(self.mutant, FiredKept) {
+            self.times.remove(&timer);
+        }
+        if mutant!(self.mutant, FiresTwice) && self.again.is_none() {
+            self.set(at, timer);
+        }
         Some(timer)
     }
 
@@ -155,10 +175,11 @@ impl Timers {
     /// Appends all timers in serialized form. Must not be called between [`begin`](Timers::begin) and the last
     /// [`fire`](Timers::fire) of a position.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let first = out.len();
+        let (first, none) = (out.len(), BTreeMap::new());
+        let times = if mutant!(self.mutant, TimersLeftOut) { &none } else { &self.times };
         out.extend(MAGIC);
-        out.extend((self.times.len() as u64).to_le_bytes());
-        for (timer, at) in &self.times {
+        out.extend((times.len() as u64).to_le_bytes());
+        for (timer, at) in times {
             out.extend(timer.to_le_bytes());
             out.extend(at.to_le_bytes());
         }
@@ -244,7 +265,11 @@ mod tests {
 
     #[test]
     fn timers_fire_once_in_the_order_of_time_and_id() {
-        let mut timers = Timers::default();
+        fire_once_in_order(Mutant::None);
+    }
+
+    fn fire_once_in_order(mutant: Mutant) {
+        let mut timers = Timers::default().with_mutant(mutant);
         for (at, timer) in [(20, 1), (10, 9), (10, 3), (30, 2)] {
             timers.set(at, timer);
         }
@@ -256,6 +281,39 @@ mod tests {
         assert!(timers.is_empty() && timers.earliest().is_none());
         timers.set(u64::MAX, 7);
         assert_eq!(fired(&mut timers, u64::MAX), [7]);
+    }
+
+    /// Writes timers after some of them have fired, and reads them back.
+    fn written_timers_are_those_that_are_set(mutant: Mutant) {
+        let mut timers = Timers::default().with_mutant(mutant);
+        (1..=3).for_each(|timer| timers.set(10 * timer, timer));
+        assert_eq!(fired(&mut timers, 10), [1]);
+        let mut bytes = Vec::new();
+        timers.write(&mut bytes);
+        let mut read = Timers::read(&bytes).expect("the snapshot is complete").0;
+        assert_eq!(fired(&mut read, 20), [2]);
+        assert_eq!(fired(&mut read, 30), [3]);
+    }
+
+    #[test]
+    fn timers_that_have_fired_are_not_written() {
+        written_timers_are_those_that_are_set(Mutant::None);
+    }
+
+    /// Each mutant of timers fails a test that passes without it.
+    #[cfg(feature = "plants")]
+    #[test]
+    fn mutants_of_timers_are_found() {
+        let found: [(Mutant, fn(Mutant)); 5] = [
+            (Mutant::FiresEarly, fire_once_in_order),
+            (Mutant::FiresById, fire_once_in_order),
+            (Mutant::FiresTwice, fire_once_in_order),
+            (Mutant::FiredKept, written_timers_are_those_that_are_set),
+            (Mutant::TimersLeftOut, written_timers_are_those_that_are_set),
+        ];
+        for (mutant, test) in found {
+            assert!(std::panic::catch_unwind(|| test(mutant)).is_err(), "{mutant:?} is not found");
+        }
     }
 
     #[test]

@@ -218,8 +218,10 @@ impl Sessions {
     /// Ends the sessions whose end is earlier than `time`, in the order of (end, id). `deliver` also does so.
     pub fn expire(&mut self, time: u64, service: &mut impl Service) {
         self.time = self.time.max(time);
+        let (at_once, never) = (mutant!(self.mutant, EndsAtItsEnd), mutant!(self.mutant, NeverExpires));
         while let Some(&(end, session)) = self.ends.first()
-            && end < self.time
+            && (end < self.time || at_once && end == self.time)
+            && !never
         {
             self.ends.remove(&(end, session));
             self.ended.remove(&session);
@@ -268,7 +270,11 @@ impl Sessions {
         service: &mut impl Service,
         skips: bool,
     ) -> Result<Delivered<'_>, PayloadError> {
-        self.expire(at.time.time, service);
+        if mutant!(self.mutant, EndsAfterApply) {
+            self.time = self.time.max(at.time.time);
+        } else {
+            self.expire(at.time.time, service);
+        }
         let (envelope, rest) = Envelope::parse(payload)?;
         if !at.destinations.contains(&self.group) {
             return Err(PayloadError::NotHere(self.group.0));

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod ends;
 mod model;
 mod notifications;
 mod random;

@@ -312,9 +312,21 @@ fn drawn_runs_apply_each_request_once_and_report_true_fates() {
 #[cfg(feature = "plants")]
 #[test]
 fn drawn_runs_find_each_mutant() {
-    // These mutants need situations that drawn runs do not look for; `script.rs` finds them.
-    let scripted =
-        [Mutant::ForgetsOnTakeUp, Mutant::PairsUnchecked, Mutant::OpensLate, Mutant::RenewsAnother, Mutant::OpensAnew];
+    // These mutants need situations that drawn runs do not look for; `script.rs` and `ends.rs` find them.
+    let scripted = [
+        Mutant::ForgetsOnTakeUp,
+        Mutant::PairsUnchecked,
+        Mutant::OpensLate,
+        Mutant::RenewsAnother,
+        Mutant::OpensAnew,
+        Mutant::EndsAtItsEnd,
+        Mutant::NeverExpires,
+        Mutant::EndsAfterApply,
+    ];
+    // Drawn runs set no timers. Tests in `src/timers.rs` find these.
+    let of_timers =
+        [Mutant::FiresEarly, Mutant::FiresById, Mutant::FiresTwice, Mutant::FiredKept, Mutant::TimersLeftOut];
+    let scripted = [&scripted[..], &of_timers].concat();
     let mut missed = Vec::new();
     for &mutant in Mutant::ALL.iter().filter(|mutant| !scripted.contains(mutant)) {
         let found = (0..20_000).find_map(|seed| Some((seed, run(seed, mutant, &mut BTreeMap::new())?)));
