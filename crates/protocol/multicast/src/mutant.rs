@@ -154,6 +154,12 @@ mutants! {
     FarTimesTaken, "far-times-taken", "time";
     /// A member that adopts a state waits for the body of a time entry, as for that of a client's message.
     TimeEntryAwaited, "time-entry-awaited", "M9";
+    /// A member regards a group's own entry as decided when it is assigned, because no process waits for its body.
+    EntryAtOnce, "entry-at-once", "M5";
+    /// A new leader assigns the messages that it holds before it orders the version entries of its goal.
+    VersionAfterMessages, "version-after-messages", "version";
+    /// A member that does not lead forgets the version goal that it learns.
+    GoalForgotten, "goal-forgotten", "M9";
 }
 
 impl Mutant {
@@ -220,6 +226,9 @@ impl Mutant {
                 | Mutant::ReadIgnoresVectors
                 | Mutant::ReadIgnoresTime
                 | Mutant::TimeEntryAwaited
+                | Mutant::EntryAtOnce
+                | Mutant::VersionAfterMessages
+                | Mutant::GoalForgotten
         )
     }
 

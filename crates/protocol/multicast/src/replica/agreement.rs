@@ -213,6 +213,7 @@ impl Agreement {
         let owns_ballot = self.owns_ballot();
         let any = mutant!(self.id.mutant(), NewerBallotCounts);
         let installed = if any { self.ballots.known(self.id.group) } else { self.ballots.installed };
+        let at_once = mutant!(self.id.mutant(), EntryAtOnce) && self.messages.is_own(client);
         let window = self.messages.window_mut(client);
         if !window.holds(slot) {
             return false;
@@ -225,6 +226,7 @@ impl Agreement {
         let quorum = message.votes.quorum(&message.destinations, message.own, installed, self.id.topology());
         let latest = match quorum {
             Some(vector) => message.latest(vector),
+            None if at_once => message.latest(message.times()),
             None if message.ended().is_none() => return false,
             None if is_decided_by_survivors(&self.id, &self.ballots, message) => {
                 settled = true;

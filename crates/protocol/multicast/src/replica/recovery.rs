@@ -462,8 +462,14 @@ impl<E: Effects> Recovery<'_, E> {
             all.for_each(|client| successions.propose_again(client));
         }
         let mut leader = Leader { agreement: self.agreement, effects: self.effects };
-        leader.raise_version(self.leadership.version_goal);
+        let late = mutant!(leader.agreement.id.mutant(), VersionAfterMessages);
+        if !late {
+            leader.raise_version(self.leadership.version_goal);
+        }
         each.for_each(|client| leader.assign_ready(client));
+        if late {
+            leader.raise_version(self.leadership.version_goal);
+        }
         self.agreement.deliver_due(self.effects);
         let admitted = &self.leadership.admitted;
         if self.membership.joiners.iter().any(|joiner| !admitted.contains(joiner)) {

@@ -27,6 +27,7 @@
 
 use super::leader::Leader;
 use super::{Effects, Replica};
+use crate::mutant::mutant;
 
 impl<E: Effects> Leader<'_, E> {
     /// Orders the version entries that this goal needs, as far as there is room. Returns whether it ordered any.
@@ -49,7 +50,9 @@ impl Replica {
     /// ([`time_entries`](super::ReplicaConfig::time_entries)). Report it again from time to time: at most a window of
     /// entries is ordered at once.
     pub fn set_version_goal<E: Effects>(&mut self, goal: u32, effects: &mut E) -> bool {
-        self.leadership.version_goal = goal;
+        if self.is_leader() || !mutant!(self.agreement.id.mutant(), GoalForgotten) {
+            self.leadership.version_goal = goal;
+        }
         if !self.is_leader() || self.is_superseded() {
             return false;
         }

@@ -390,10 +390,12 @@ fn mutants_are_found() {
         Mutant::NotBeforeIgnored,
         Mutant::ShareOfAll,
         Mutant::TimeEntryAwaited,
+        Mutant::EntryAtOnce,
     ];
     for mutant in mutants {
         let clusters = [&[3][..], &[3, 3], &[3, 3, 3]];
-        let make = if mutant == Mutant::TimeEntryAwaited { Run::with_times } else { Run::new };
+        let of_entries = matches!(mutant, Mutant::TimeEntryAwaited | Mutant::EntryAtOnce);
+        let make = if of_entries { Run::with_times } else { Run::new };
         let found = clusters
             .into_iter()
             .find_map(|sizes| first_flaw(make, sizes, mutant, 0..4000).map(|(seed, flaw)| (sizes, seed, flaw)));
