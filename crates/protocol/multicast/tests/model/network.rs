@@ -21,12 +21,16 @@ pub(crate) enum Wire {
     Stream { from: u16, to: u16 },
     /// Timestamps and acknowledgements; with failures, also peer messages and forwarded bodies.
     Control { from: u16, to: u16 },
+    /// Requests of the member's shell for entries of its group. They exist only in searches with failures.
+    Requests { to: u16 },
 }
 
 impl Wire {
     pub(crate) fn receiver(self) -> usize {
         match self {
-            Wire::Body { to, .. } | Wire::Stream { to, .. } | Wire::Control { to, .. } => usize::from(to),
+            Wire::Body { to, .. } | Wire::Stream { to, .. } | Wire::Control { to, .. } | Wire::Requests { to } => {
+                usize::from(to)
+            }
         }
     }
 }
@@ -160,6 +164,7 @@ pub(crate) fn take(network: &Network, replica: &mut Replica, wire: Wire, words: 
             Ok((Item::Ack(ack), _)) => replica.on_ack(ProcessId(from), &ack, &mut out).map_err(|e| e.to_string()),
             other => Err(format!("{other:?} in {wire:?}")),
         },
+        Wire::Requests { .. } => Err("a request for an entry".to_owned()),
     };
     out.step.rejected = out.step.rejected.or(taken.err());
     Some(out.step)

@@ -7,6 +7,15 @@ use stentor_multicast::{
     ClientId, Destination, GroupId, Header, Mutant, ProcessRole, Replica, ReplicaConfig, Sender, Topology, Variant,
 };
 
+/// A request of a member's shell for an entry of the member's group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Request {
+    /// A time entry whose time is later than this.
+    Time(u64),
+    /// The version entries that this goal needs.
+    Version(u32),
+}
+
 /// One message of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
@@ -16,6 +25,8 @@ pub(crate) struct Message {
     pub(crate) late: bool,
     /// The message that must be delivered somewhere before this one is multicast, and that this one must follow.
     pub(crate) after: Option<usize>,
+    /// The request for which a leader orders the message, if it is an entry of its group. No client multicasts it.
+    pub(crate) entry: Option<Request>,
 }
 
 /// The fixed part of a run.
@@ -24,6 +35,8 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) sizes: Vec<usize>,
     pub(crate) messages: Vec<Message>,
+    /// Requests that members receive at any time: the member, and the request.
+    pub(crate) requests: Vec<(u16, Request)>,
     pub(crate) window: u32,
     pub(crate) share: Option<u32>,
     pub(crate) variant: Variant,
@@ -35,12 +48,13 @@ impl Scenario {
     pub(crate) fn new(sizes: &[usize], messages: &[(u16, &[u16])]) -> Self {
         let messages: Vec<Message> = messages
             .iter()
-            .map(|(client, to)| Message { client: *client, to: to.to_vec(), late: false, after: None })
+            .map(|(client, to)| Message { client: *client, to: to.to_vec(), late: false, after: None, entry: None })
             .collect();
         let mut scenario = Scenario {
             name: String::new(),
             sizes: sizes.to_vec(),
             messages,
+            requests: Vec::new(),
             window: 2,
             share: None,
             variant: Variant::V2,
@@ -63,6 +77,25 @@ impl Scenario {
         self.messages[index].after = Some(earlier);
         self.rename();
         self
+    }
+
+    /// Sends a request to these members of a group. The leaders that receive it order up to `entries` entries.
+    pub(crate) fn request(mut self, group: u16, members: &[u16], request: Request, entries: usize) -> Self {
+        let topology = self.topology();
+        let client = match request {
+            Request::Time(_) => topology.time_client(GroupId(group)),
+            Request::Version(_) => topology.version_client(GroupId(group)),
+        };
+        let entry = Message { client: client.0, to: vec![group], late: false, after: None, entry: Some(request) };
+        self.messages.extend(vec![entry; entries]);
+        self.requests.extend(members.iter().map(|member| (*member, request)));
+        self.rename();
+        self
+    }
+
+    /// Returns the messages that clients multicast.
+    pub(crate) fn of_clients(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(|message| message.entry.is_none())
     }
 
     pub(crate) fn v1(mut self) -> Self {
@@ -93,8 +126,7 @@ impl Scenario {
     fn rename(&mut self) {
         let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
         let messages: Vec<String> = self
-            .messages
-            .iter()
+            .of_clients()
             .map(|m| {
                 let when = match m.after {
                     Some(earlier) => format!(" after the delivery of #{earlier} to "),
@@ -108,13 +140,16 @@ impl Scenario {
         if let Some(share) = self.share {
             self.name = format!("{} shares of {share}", self.name);
         }
+        for (member, request) in &self.requests {
+            self.name = format!("{}, {request:?} at {member}", self.name);
+        }
         if self.mutant != Mutant::None {
             self.name = format!("{} {:?}", self.name, self.mutant);
         }
     }
 
     pub(crate) fn topology(&self) -> Arc<Topology> {
-        let clients = self.messages.iter().map(|message| message.client + 1).max().unwrap_or(1);
+        let clients = self.of_clients().map(|message| message.client + 1).max().unwrap_or(1);
         Arc::new(Topology::new(&self.sizes, clients).expect("the scenario's cluster is possible"))
     }
 

@@ -30,8 +30,13 @@ pub(crate) const SESSION: (Flaws, &str) =
 pub(crate) const READ: (Flaws, &str) =
     (2048, "a read at a leader returns what is delivered in its group, and what it must follow");
 
+pub(crate) const REQUESTED: (Flaws, &str) = (4096, "a time entry's time is later than the requested one");
+
+pub(crate) const VERSION: (Flaws, &str) =
+    (8192, "a version entry has one place in its group, and precedes all messages of a leader that knows its goal");
+
 /// All properties.
-pub(crate) const ALL: [(Flaws, &str); 12] = [
+pub(crate) const ALL: [(Flaws, &str); 14] = [
     INTEGRITY,
     ACYCLIC,
     PREFIX,
@@ -44,6 +49,8 @@ pub(crate) const ALL: [(Flaws, &str); 12] = [
     GENUINE,
     SESSION,
     READ,
+    REQUESTED,
+    VERSION,
 ];
 
 /// The violated properties, as bits.

@@ -7,6 +7,7 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::{GroupId, Item, PeerMessage, ProcessRole, Topology};
 
 use crate::network::Wire;
+use crate::scenario::{Request, Scenario};
 use crate::verdict::Entry;
 
 /// The content of one write.
@@ -18,6 +19,8 @@ pub(crate) enum Parcel {
     Item(Vec<u64>),
     /// A peer message, with the application's state if it carries one.
     PeerMessage(Vec<u64>, Option<Vec<Entry>>),
+    /// A request of the member's own shell.
+    Request(Request),
 }
 
 impl Parcel {
@@ -27,6 +30,7 @@ impl Parcel {
             Parcel::Body(client, words) => format!("body {} of client {client}", words[0]),
             Parcel::Item(words) => format!("{:?}", Item::decode(words, 0).map(|(item, _)| item)),
             Parcel::PeerMessage(words, _) => format!("{:?}", PeerMessage::decode(words)),
+            Parcel::Request(request) => format!("{request:?}"),
         }
     }
 
@@ -47,7 +51,7 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    pub(crate) fn new(topology: &Arc<Topology>) -> Self {
+    pub(crate) fn new(topology: &Arc<Topology>, scenario: &Scenario) -> Self {
         let members = topology.all_members() as u16;
         let group = |process| match topology.role(ProcessId(process)) {
             Some(ProcessRole::Member { group, .. }) => group,
@@ -59,6 +63,8 @@ impl Channels {
             let others = (0..members).filter(|from| *from != to);
             wires.extend(others.clone().filter(|from| group(*from) == group(to)).map(|from| Wire::Stream { from, to }));
             wires.extend(others.map(|from| Wire::Control { from, to }));
+            let is_asked = scenario.requests.iter().any(|(member, _)| *member == to);
+            wires.extend(is_asked.then_some(Wire::Requests { to }));
         }
         let mut into = vec![Vec::new(); usize::from(members)];
         wires.iter().enumerate().for_each(|(number, wire)| into[wire.receiver()].push(number));
@@ -70,10 +76,10 @@ impl Channels {
         self.numbers[&wire]
     }
 
-    /// Returns the member that writes to a channel; `None` for a channel of a client.
+    /// Returns the member that writes to a channel; `None` for a channel of a client or of requests.
     pub(crate) fn writer(&self, wire: usize) -> Option<u16> {
         match self.wires[wire] {
-            Wire::Body { .. } => None,
+            Wire::Body { .. } | Wire::Requests { .. } => None,
             Wire::Stream { from, .. } | Wire::Control { from, .. } => Some(from),
         }
     }

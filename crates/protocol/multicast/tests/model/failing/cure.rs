@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::channels::Parcel;
+use super::entries::are_complete;
 use super::member::{Context, Event, Member};
 use crate::network::Wire;
 
@@ -81,7 +82,8 @@ impl Run {
 pub(super) fn cure(context: &Context, run: &mut Run) -> Result<(), String> {
     for round in 0..ROUNDS {
         run.rest(context)?;
-        if run.members.iter().filter(|member| member.replica.is_some()).all(|member| context.has_all(member)) {
+        let mut up = run.members.iter().filter(|member| member.replica.is_some());
+        if up.all(|member| context.has_all(member)) && are_complete(context, &run.members) {
             return Ok(());
         }
         if round % 4 == 3 {

@@ -107,7 +107,12 @@ impl<'a> Search<'a> {
         assert!(context.destined.len() <= MEMBERS, "too large for a state");
         let messages = &context.scenario.messages;
         let own = |client| messages.iter().filter(|message| message.client == client).count();
-        assert!(messages.iter().all(|message| own(message.client) == 1), "a client with several messages");
+        assert!(
+            context.scenario.of_clients().all(|message| own(message.client) == 1),
+            "a client with several messages"
+        );
+        let fits = |client| own(client) <= context.scenario.window as usize;
+        assert!(messages.iter().all(|message| fits(message.client)), "more than a window of entries");
         Search {
             context,
             budget,
@@ -115,7 +120,7 @@ impl<'a> Search<'a> {
             path: Vec::new(),
             seen: Prints::default(),
             ended: Prints::default(),
-            sights: sights(&budget, &context.scenario.sizes),
+            sights: sights(&budget, &context.scenario),
             identify: false,
             until: None,
             found: Found::default(),

@@ -16,8 +16,8 @@
 //! # The end of a run
 //! A run ends where no member can take anything more. A state from which all members reach such an end by silent steps
 //! alone represents all these ends, and each is judged. Judging there loses nothing. A member's log only grows: only a
-//! member that fell a window behind takes over the application's state, and with one message of each client no member
-//! does. So a violation, once there, stays. And every run can be continued to its end, because no state follows itself:
+//! member that fell a window behind takes over the application's state. With one message of each client, and at most a
+//! window of entries of a group, no member does. So a violation, once there, stays. And every run can be continued to its end, because no state follows itself:
 //! `depth_first` stops if one does.
 //!
 //! # Crashes

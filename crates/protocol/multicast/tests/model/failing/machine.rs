@@ -14,7 +14,9 @@ use super::store::{Cause, Store};
 use crate::network::Wire;
 use crate::scenario::Scenario;
 use crate::store::EMPTY;
-use crate::verdict::{ACCEPTED, ACYCLIC, COMPLETE, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, READ, TIMESTAMPS};
+use crate::verdict::{
+    ACCEPTED, ACYCLIC, COMPLETE, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, READ, REQUESTED, TIMESTAMPS, VERSION,
+};
 
 /// Maximum number of members and channels together.
 const NUMBERS: usize = 48;
@@ -83,9 +85,9 @@ impl Machine {
     pub(crate) fn new(scenario: Scenario, budget: Budget) -> Self {
         let context = Context::new(scenario);
         assert!(context.destined.len() + context.channels.wires.len() <= NUMBERS, "too large for a state");
-        let mut clients: Vec<u16> = context.scenario.messages.iter().map(|message| message.client).collect();
+        let mut clients: Vec<u16> = context.scenario.of_clients().map(|message| message.client).collect();
         clients.dedup();
-        let one_each = clients.len() == context.scenario.messages.len();
+        let one_each = clients.len() == context.bodies.len();
         let lazy = one_each && budget.restarts + budget.cuts + budget.ticks == 0;
         Machine { context, budget, lazy, store: Mutex::new(Store::new()) }
     }
@@ -380,7 +382,7 @@ impl Model for Machine {
         for process in 0..self.members() as u16 {
             state.numbers[usize::from(process)] = store.add_member(Member::new(&self.context, process));
         }
-        for (wire, parcel) in self.context.first_bodies() {
+        for (wire, parcel) in self.context.first_parcels() {
             let parcel = store.add_parcel(parcel);
             self.push(store, &mut state, wire, parcel);
         }
@@ -399,7 +401,7 @@ impl Model for Machine {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut properties = possible(&self.budget, &self.context.scenario.sizes);
+        let mut properties = possible(&self.budget, &self.context.scenario);
         properties.extend([
             Property::<Machine>::always(INTEGRITY.1, |_, state| state.flaws & INTEGRITY.0 == 0),
             Property::<Machine>::always(ACYCLIC.1, |_, state| state.flaws & ACYCLIC.0 == 0),
@@ -409,6 +411,8 @@ impl Model for Machine {
             Property::<Machine>::always(ACCEPTED.1, |_, state| state.flaws & ACCEPTED.0 == 0),
             Property::<Machine>::always(GENUINE.1, |_, state| state.flaws & GENUINE.0 == 0),
             Property::<Machine>::always(READ.1, |_, state| state.flaws & READ.0 == 0),
+            Property::<Machine>::always(REQUESTED.1, |_, state| state.flaws & REQUESTED.0 == 0),
+            Property::<Machine>::always(VERSION.1, |_, state| state.flaws & VERSION.0 == 0),
             Property::<Machine>::always(COMPLETE.1, |machine, state| !machine.ends_incomplete(state)),
         ]);
         properties

@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
     Ack, Ballot, ClientId, Delivery, Effects, GroupId, Header, Item, PeerMessage, ProcessRole, Rejected,
-    RemoteTimestamp, Replica, ReplicaConfig, StreamItem,
+    RemoteTimestamp, Replica, ReplicaConfig, StreamEntry, StreamItem,
 };
 
 use super::channels::{Channels, Parcel};
 use crate::network::Wire;
-use crate::scenario::{Scenario, encode_body};
-use crate::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY, judge};
+use crate::scenario::{Request, Scenario, encode_body};
+use crate::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY, REQUESTED, VERSION, judge};
 
 /// The constant part of a run.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) scenario: Scenario,
     pub(crate) channels: Channels,
-    /// Words of each message, indexed by message.
+    /// Words of each client's message, indexed by message. The messages of clients come first.
     pub(crate) bodies: Vec<Vec<u64>>,
     /// Indexed by member: the messages for its group, as bits.
     pub(crate) destined: Vec<u32>,
@@ -31,7 +31,7 @@ impl Context {
         let topology = scenario.topology();
         let mut senders = scenario.senders(&topology);
         let (mut bodies, mut slots) = (Vec::new(), HashMap::new());
-        for (index, message) in scenario.messages.iter().enumerate() {
+        for (index, message) in scenario.of_clients().enumerate() {
             let words = encode_body(&mut senders[usize::from(message.client)], message);
             let header = Header::decode(&words, words.len() * 8, &topology).expect("an encoded header");
             for to in header.destinations() {
@@ -40,18 +40,23 @@ impl Context {
             bodies.push(words);
         }
         let destined = scenario.destined(&topology);
-        Context { channels: Channels::new(&topology), scenario, bodies, destined, slots }
+        Context { channels: Channels::new(&topology, &scenario), scenario, bodies, destined, slots }
     }
 
-    /// Returns what the clients write before the run, with the channels.
-    pub(crate) fn first_bodies(&self) -> impl Iterator<Item = (usize, Parcel)> + '_ {
-        self.scenario.messages.iter().zip(&self.bodies).flat_map(move |(message, words)| {
+    /// Returns what is in the channels before the run: what the clients write, and the requests of members' shells.
+    pub(crate) fn first_parcels(&self) -> impl Iterator<Item = (usize, Parcel)> + '_ {
+        let requests =
+            self.scenario.requests.iter().map(|(member, request)| {
+                (self.channels.number(Wire::Requests { to: *member }), Parcel::Request(*request))
+            });
+        let bodies = self.scenario.of_clients().zip(&self.bodies).flat_map(move |(message, words)| {
             let groups = message.to.iter().map(|group| GroupId(*group));
             groups.flat_map(|group| self.channels.topology.members(group)).map(move |to| {
                 let wire = self.channels.number(Wire::Body { client: message.client, to: to.0 });
                 (wire, Parcel::Body(message.client, words.clone()))
             })
-        })
+        });
+        bodies.chain(requests)
     }
 
     /// Judges the deliveries and mistakes of all members so far.
@@ -60,13 +65,16 @@ impl Context {
         let logs: Vec<&[Entry]> = now.chain(members.iter().map(|member| &member.before[..])).collect();
         let messages = self.scenario.messages.len();
         let flaws = members.iter().fold(0, |flaws, member| flaws | member.flaws);
-        let reads = super::reads::judge(self, members);
-        flaws | reads | judge(&self.scenario, &self.destined.repeat(2), &logs, (1 << messages) - 1, &[0; 4][..messages])
+        let others = super::reads::judge(self, members) | super::entries::judge(self, members);
+        let destined = self.destined.repeat(2);
+        flaws | others | judge(&self.scenario, &destined, &logs, (1 << messages) - 1, &[0; 8][..messages])
     }
 
-    /// Returns whether a member has delivered all messages to its group.
+    /// Returns whether a member has delivered all messages of clients to its group.
     pub(crate) fn has_all(&self, member: &Member) -> bool {
-        member.log.len() == self.destined[usize::from(member.process)].count_ones() as usize
+        let of_clients = self.destined[usize::from(member.process)] & ((1 << self.bodies.len()) - 1);
+        let delivered = member.log.iter().filter(|(message, _)| usize::from(*message) < self.bodies.len());
+        delivered.count() == of_clients.count_ones() as usize
     }
 
     pub(crate) fn config(&self, process: u16) -> ReplicaConfig {
@@ -74,8 +82,14 @@ impl Context {
             variant: self.scenario.variant,
             retry_ticks: 1,
             mutant: self.scenario.mutant,
+            time_entries: !self.scenario.requests.is_empty(),
             ..ReplicaConfig::new(self.channels.topology.clone(), ProcessId(process), self.scenario.window)
         }
+    }
+
+    /// Returns the client id of the version entries of a member's group.
+    pub(super) fn version_client(&self, process: u16) -> ClientId {
+        self.channels.topology.version_client(GroupId(self.group(process)))
     }
 
     /// Returns the group of a member.
@@ -127,6 +141,8 @@ struct Recorder<'a> {
     came: Option<&'a Vec<Entry>>,
     sends: Vec<(usize, Parcel)>,
     delivered: bool,
+    /// `true` if the member assigned a client's message in this step.
+    assigned: bool,
     flaws: Flaws,
 }
 
@@ -159,6 +175,13 @@ impl Recorder<'_> {
 
 impl Effects for Recorder<'_> {
     fn to_followers(&mut self, item: &StreamItem<'_>) {
+        if matches!(item.entry, StreamEntry::Assign { .. }) {
+            let client = item.head.client;
+            // A leader learns its goal, or begins to lead, in one step with the assignments that follow.
+            let is_late = self.assigned && client == self.context.version_client(self.me);
+            self.flaws |= if is_late { VERSION.0 } else { 0 };
+            self.assigned |= usize::from(client.0) < self.context.channels.topology.clients();
+        }
         self.stream(&Item::Stream(*item));
     }
 
@@ -254,7 +277,9 @@ impl Member {
         let replica = self.replica.as_mut()?;
         let came = if let Event::Take(_, Parcel::PeerMessage(_, state)) = event { state.as_ref() } else { None };
         let me = self.process;
-        let mut out = Recorder { context, me, log: &mut self.log, came, sends: Vec::new(), delivered: false, flaws: 0 };
+        let log = &mut self.log;
+        let mut out =
+            Recorder { context, me, log, came, sends: Vec::new(), delivered: false, assigned: false, flaws: 0 };
         let done = match event {
             Event::Take(wire, parcel) => take(replica, &mut self.stream, wire, parcel, &mut out)?,
             Event::Campaign => replica.campaign(&mut out).map(|_| ()),
@@ -276,6 +301,21 @@ impl Member {
         self.flaws |= flaws;
         let judge = delivered || flaws != 0 || self.leads() != led;
         Some(Step { sends, judge })
+    }
+}
+
+/// Passes a request of the shell to the member. A leader without a time entry in progress must order one.
+fn order(replica: &mut Replica, request: Request, out: &mut Recorder<'_>) {
+    match request {
+        Request::Time(after) => {
+            let must_order = replica.is_leader() && replica.time_entry_under_way().is_none();
+            if replica.order_time(after, out).is_none() && must_order {
+                out.flaws |= REQUESTED.0;
+            }
+        }
+        Request::Version(goal) => {
+            replica.set_version_goal(goal, out);
+        }
     }
 }
 
@@ -316,6 +356,10 @@ fn take(
         (Wire::Control { from, .. }, Parcel::PeerMessage(words, _)) => {
             let message = PeerMessage::decode(words).expect("a sound message");
             replica.on_peer_message(ProcessId(from), &message, out)
+        }
+        (Wire::Requests { .. }, Parcel::Request(request)) => {
+            order(replica, *request, out);
+            Ok(())
         }
         (wire, parcel) => panic!("{parcel:?} in {wire:?}"),
     })

@@ -11,6 +11,8 @@
 //! - Any member with memory campaigns, regardless of the present leader: no election is trusted. The fence needs no
 //!   step of its own: the message that asks for a promise is taken when any prefix of the old leader's stream is
 //!   processed, and the rest of the stream never counts.
+//! - A member's shell requests a time entry, or reports a version goal. The requests are in a channel of their own from
+//!   the beginning. A member that does not lead ignores the request for a time entry and remembers the goal.
 //! - A member crashes. Its writes that no member has taken are lost. A write that is taken after the crash adds no
 //!   run: a crash is an event of the crashed member alone, so it can just as well follow what others still took from
 //!   it.
@@ -31,6 +33,7 @@
 mod channels;
 mod cure;
 mod depth_first;
+mod entries;
 mod lazy;
 mod leaps;
 mod machine;

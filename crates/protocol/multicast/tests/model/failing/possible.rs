@@ -5,6 +5,7 @@ use stentor_multicast::{GroupId, Replica};
 
 use super::machine::{Budget, Cluster, Machine};
 use super::member::{Context, Member};
+use crate::scenario::Scenario;
 
 /// A condition that a search with some budget must have seen.
 #[derive(Clone, Copy)]
@@ -50,9 +51,23 @@ fn rejoined(context: &Context, _: &Budget, members: &[&Member]) -> bool {
     replicas(members).any(|(member, r)| member.restarted && !r.is_joining() && context.has_all(member))
 }
 
+fn entry_of_a_later_ballot(context: &Context, budget: &Budget, members: &[&Member]) -> bool {
+    replicas(members).any(|(member, r)| {
+        let first = context.channels.topology.first_ballot(r.group());
+        has_entry(context, member) && (r.ballot() > first || budget.campaigns == 0)
+    })
+}
+
+fn has_entry(context: &Context, member: &Member) -> bool {
+    member.log.iter().any(|(message, _)| usize::from(*message) >= context.bodies.len())
+}
+
 /// Returns the conditions that a search with this budget must have seen.
-pub(super) fn sights(budget: &Budget, sizes: &[usize]) -> Vec<Sight> {
-    let mut sights = Vec::new();
+pub(super) fn sights(budget: &Budget, scenario: &Scenario) -> Vec<Sight> {
+    let (mut sights, sizes) = (Vec::new(), &scenario.sizes);
+    if !scenario.requests.is_empty() {
+        sights.push(sight!("a member of a later ballot has delivered an entry", entry_of_a_later_ballot));
+    }
     if budget.campaigns > 0 {
         sights
             .push(sight!("somebody delivers everything, with as many changes of the leader as campaigns", last_ballot));
@@ -71,7 +86,7 @@ pub(super) fn sights(budget: &Budget, sizes: &[usize]) -> Vec<Sight> {
 }
 
 /// Returns the same conditions as stateright properties.
-pub(super) fn possible(budget: &Budget, sizes: &[usize]) -> Vec<Property<Machine>> {
-    let sights = sights(budget, sizes).into_iter();
+pub(super) fn possible(budget: &Budget, scenario: &Scenario) -> Vec<Property<Machine>> {
+    let sights = sights(budget, scenario).into_iter();
     sights.map(|sight| Property::sometimes(sight.name, sight.in_cluster)).collect()
 }

@@ -20,6 +20,7 @@ pub(crate) fn is_over(context: &Context, member: &Member, wire: Wire, parcel: &P
         return false;
     }
     match (wire, parcel) {
+        (_, Parcel::Request(_)) => false,
         (_, Parcel::Body(client, words)) => {
             let header = Header::decode(words, words.len() * 8, &context.channels.topology).expect("a sound body");
             replica.admit(ClientId(*client), &header) == Ok(None)

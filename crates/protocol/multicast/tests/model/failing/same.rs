@@ -8,7 +8,7 @@ use super::depth_first::{Search, identity};
 use super::machine::{Budget, Machine};
 use super::member::Context;
 use crate::say;
-use crate::scenario::Scenario;
+use crate::scenario::{Request, Scenario};
 
 /// Returns the ends of all runs with individual steps, and the number of states.
 fn ends(scenario: Scenario, budget: Budget) -> (HashSet<u64>, usize) {
@@ -29,7 +29,10 @@ fn ends(scenario: Scenario, budget: Budget) -> (HashSet<u64>, usize) {
 
 fn same(sizes: &[usize], sets: &[&[u16]], budget: Budget) {
     let messages: Vec<(u16, &[u16])> = (0..).zip(sets.iter().copied()).collect();
-    let scenario = Scenario::new(sizes, &messages);
+    same_of(Scenario::new(sizes, &messages), budget);
+}
+
+fn same_of(scenario: Scenario, budget: Budget) {
     let (expected, states) = ends(scenario.clone(), budget);
     let context = Context::new(scenario);
     let found = Search::new(&context, budget).identify().run(None);
@@ -48,4 +51,7 @@ fn leaps_find_the_same_ends_as_individual_steps() {
     same(&[2], &[&[0], &[0]], Budget { campaigns: 2, ..change });
     same(&[1, 2], &[&[0, 1], &[1]], change);
     same(&[2, 1], &[&[0, 1], &[0]], change);
+    let group_of_2 = || Scenario::new(&[2], &[(0, &[0])]);
+    same_of(group_of_2().request(0, &[0, 1], Request::Time(5), 2), change);
+    same_of(group_of_2().request(0, &[0, 1], Request::Version(2), 1), change);
 }

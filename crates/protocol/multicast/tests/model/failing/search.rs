@@ -7,7 +7,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 use super::depth_first::Search;
 use super::machine::{Budget, Machine};
 use super::member::Context;
-use crate::scenario::Scenario;
+use crate::scenario::{Request, Scenario};
 use crate::{asked, say};
 
 /// Returns the limit of a search that need not be complete, which is given in millions.
@@ -112,6 +112,53 @@ fn groups_of_1_and_2_and_of_2_and_1_with_a_change() {
     verify(messages(&[1, 1], &[BOTH, ONE]), CHANGE, 300);
     verify(messages(&[1, 2], &[BOTH, ONE]), CHANGE, 35_000);
     verify(messages(&[2, 1], &[BOTH, ZERO]), CHANGE, 1000);
+}
+
+/// Returns a group of three with messages of as many clients. The first leader and the next member are asked for a time
+/// entry, so two leaders may use the same slot.
+pub(super) fn times(clients: usize) -> Scenario {
+    messages(&[3], &vec![ZERO; clients]).request(0, &[0, 1], Request::Time(5), 2)
+}
+
+/// Returns a group of three with messages of as many clients. All members learn the goal of version 2.
+pub(super) fn versions(clients: usize) -> Scenario {
+    messages(&[3], &vec![ZERO; clients]).request(0, &[0, 1, 2], Request::Version(2), 1)
+}
+
+/// Returns groups of 1 and 2 with a message to both. Both members of the second group are asked for a time entry, and
+/// learn the goal of version 2.
+fn both_entries() -> Scenario {
+    messages(&[1, 2], &[BOTH]).request(1, &[1, 2], Request::Time(5), 2).request(1, &[1, 2], Request::Version(2), 1)
+}
+
+#[test]
+fn entries_of_one_group_of_3_with_a_change_and_a_crash() {
+    leap(times(1), CHANGE_AND_CRASH, None, 12_000);
+    leap(versions(1), CHANGE_AND_CRASH, None, 10_000);
+}
+
+#[test]
+fn entries_of_groups_of_1_and_2_with_a_change() {
+    leap(both_entries(), CHANGE, None, 20_000);
+}
+
+#[test]
+fn entries_that_take_minutes() {
+    if asked(true) {
+        verify(both_entries(), CHANGE, 650_000);
+        verify(times(1), CHANGE, 750_000);
+        verify(versions(1), CHANGE, 1_400_000);
+        leap(times(2), CHANGE_AND_CRASH, None, 330_000);
+        leap(versions(2), CHANGE_AND_CRASH, None, 300_000);
+    }
+}
+
+#[test]
+fn large_configurations_with_entries() {
+    if asked(false) {
+        leap(versions(1), Budget { crashes: 1, ..TWO_CHANGES }, None, 0);
+        leap(times(1), Budget { crashes: 1, ..TWO_CHANGES }, None, 4_900_000);
+    }
 }
 
 /// Configurations that end in a few minutes. They run only with `STENTOR_MODEL=minutes` or `large` in the environment;

@@ -88,7 +88,7 @@ impl<'a> Sites<'a> {
     }
 
     /// Returns the initial site of every member. The channels from clients already contain the bodies of all messages,
-    /// and all other channels are empty.
+    /// those of requests all requests, and all other channels are empty.
     pub(super) fn begin(&mut self) -> Vec<u32> {
         let context = self.context;
         let mut sites = Vec::new();
@@ -96,7 +96,7 @@ impl<'a> Sites<'a> {
             let member = self.store.add_member(Member::new(context, process));
             sites.push(self.number(Site { member, queues: vec![EMPTY; into.len()] }));
         }
-        for (wire, parcel) in context.first_bodies() {
+        for (wire, parcel) in context.first_parcels() {
             let parcel = self.store.add_parcel(parcel);
             let sent = self.sent(wire, parcel);
             let site = &mut sites[usize::from(sent.0)];
