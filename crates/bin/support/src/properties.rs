@@ -8,7 +8,7 @@ use stentor_checker::Report;
 use crate::Style;
 
 /// Each property with its title.
-const TITLES: [(&str, &str); 53] = [
+const TITLES: [(&str, &str); 55] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),
@@ -45,6 +45,8 @@ const TITLES: [(&str, &str); 53] = [
     ("X9", "queries"),
     ("X10", "reads"),
     ("X11", "notifications"),
+    ("X12", "times"),
+    ("X13", "versions"),
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),

@@ -87,6 +87,13 @@ impl Timers {
         Timers { mutant, ..self }
     }
 
+    /// Returns the mutant that is switched on.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn mutant(&self) -> Mutant {
+        self.mutant
+    }
+
     /// Sets a timer, or moves it if it is already set.
     pub fn set(&mut self, at: u64, timer: u64) {
         self.clear(timer);

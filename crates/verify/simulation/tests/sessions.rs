@@ -1,11 +1,15 @@
 //! Sessions: seeds without mutants satisfy every property, and every claimed event occurs.
 
-use stentor_simulation::sessions::{Mutant, run_seed_without_reads};
+use stentor_simulation::sessions::{Mutant, run_seed, run_seed_with_timers, run_seed_without_reads};
 use stentor_simulation::{Record, SimulationRun};
+
+/// Returns a number from the environment.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
 
 #[test]
 fn the_first_seeds_hold_every_property() {
-    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (first, count) = (number("SESSION_FIRST", 0), number("SESSION_SEEDS", 200));
     let run = SimulationRun { seeds: first..first + count, until: None, record: Record::Nothing, threads: 0 };
     let report = run.sessions(Mutant::None, |_| ()).expect("drawn scenarios are possible");
@@ -13,6 +17,29 @@ fn the_first_seeds_hold_every_property() {
     assert_eq!(report.first, None);
     assert_eq!(report.unseen_session_claims(), [""; 0]);
     assert!(report.messages > count * 20);
+}
+
+/// In this seed a client is cut off until the end that its command names. A new leader refuses the command before it is
+/// connected to the client, so the refusal is lost, and no table keeps it. The client never asked for its fate.
+#[test]
+fn a_lost_refusal_is_asked_for() {
+    let run = run_seed(1543, Mutant::None).expect("drawn scenarios are possible");
+    assert_eq!(run.violated().collect::<Vec<_>>(), [""; 0], "{:?}", run.report.counter_example);
+}
+
+/// Drawn seeds have either reads or timers. Here most seeds have both.
+#[test]
+fn seeds_with_timers_upgrades_and_reads_hold_every_property() {
+    let (mut fired, mut entries, mut reads) = (0, 0, 0);
+    let (first, count) = (number("SESSION_FIRST", 0), number("SESSION_SEEDS", 60));
+    for seed in first..first + count {
+        let run = run_seed_with_timers(seed, Mutant::None).expect("drawn scenarios are possible");
+        assert_eq!(run.violated().collect::<Vec<_>>(), [""; 0], "seed {seed}: {:?}", run.report.counter_example);
+        (fired, entries) = (fired + run.counts.timers_fired, entries + run.counts.version_entries);
+        reads += run.counts.reads_answered;
+    }
+    println!("timers fired at {fired} positions, {entries} version entries, {reads} reads were answered");
+    assert!(fired > 20 * count && entries > 3 * count && reads > 20 * count);
 }
 
 /// Runs seeds without reads in which members once sent a reply too few times. In the first three seeds, a client's

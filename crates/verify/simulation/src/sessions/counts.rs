@@ -87,6 +87,10 @@ stentor_fabric_sim::counts! {
         notifications_missed,
         /// Number of times that an otherwise idle client waited for notifications.
         notifications_awaited,
+        /// Positions at which timers fired, counted once for each group.
+        timers_fired,
+        /// Version entries that groups delivered, counted once for each group.
+        version_entries,
         /// Applied commands to more than one group.
         applied_in_several_groups,
     }
@@ -94,7 +98,7 @@ stentor_fabric_sim::counts! {
 
 impl SessionCounts {
     /// Names of the rare events that must occur in a simulation run of enough seeds.
-    pub(super) const CLAIMS: [&'static str; 25] = [
+    pub(super) const CLAIMS: [&'static str; 27] = [
         "tables_full",
         "sessions_run_out",
         "sessions_ended",
@@ -120,5 +124,7 @@ impl SessionCounts {
         "notifications_heard",
         "notifications_missed",
         "notifications_awaited",
+        "timers_fired",
+        "version_entries",
     ];
 }

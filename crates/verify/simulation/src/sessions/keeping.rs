@@ -10,6 +10,10 @@ use super::client::{Asked, ClientActor, Stage};
 use super::ledger::passes;
 use super::told::Told;
 
+/// Time after which a client that otherwise never asks does so about a request that no group has applied, in
+/// nanoseconds.
+const REFUSED_NS: u64 = 400_000;
+
 impl ClientActor {
     /// Manages the session and the unanswered requests.
     pub(super) fn look(&mut self, now_ns: u64) {
@@ -239,8 +243,14 @@ impl ClientActor {
     }
 
     /// Asks for the fate of the first request that was delivered some time ago and is not answered.
+    ///
+    /// A client that otherwise never asks does so about a request that no group has applied. No table keeps a refusal,
+    /// so a lost one is not sent again.
     fn ask_for_replies(&mut self, now_ns: u64) {
-        let Some(unanswered) = self.shared.scenario.unanswered_ns else { return };
+        let (asks, unanswered) = match self.shared.scenario.unanswered_ns {
+            Some(unanswered) => (true, unanswered),
+            None => (false, REFUSED_NS),
+        };
         let delivered = self.client.delivered_up_to();
         self.sent.sort_by_key(|sent| sent.request);
         for at in 0..self.sent.len() {
@@ -250,6 +260,9 @@ impl ClientActor {
             }
             if sent.sequence > delivered {
                 return;
+            }
+            if !asks && self.shared.ledger.borrow().is_applied(sent.token) {
+                continue;
             }
             match sent.delivered_ns {
                 None => sent.delivered_ns = Some(now_ns),

@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::note_ledger::{NoteLedger, Notes};
 use super::read_ledger::ReadLedger;
 use super::tally::{is_query, state_in};
+use super::time_ledger::{TimeLedger, Timed};
 use super::told::Told;
 
 /// The application of a call in one group.
@@ -86,6 +87,8 @@ pub(super) struct Ledger {
     pub(super) reads: ReadLedger,
     /// The judge of notifications.
     pub(super) notes: NoteLedger,
+    /// The judge of times and versions.
+    times: TimeLedger,
     /// Positions at which some member has applied a call.
     seen: HashSet<Place>,
     /// The state in each group's last reply: digest and count.
@@ -103,8 +106,8 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// The names of the properties.
-    pub(super) const PROPERTIES: [&'static str; 11] =
-        ["X1", "X10", "X11", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
+    pub(super) const PROPERTIES: [&'static str; 13] =
+        ["X1", "X10", "X11", "X12", "X13", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
 
     /// Creates the judge of a run with tables of these limits. `of_tally` is `true` for a
     /// [`Tally`](super::tally::Tally).
@@ -206,9 +209,27 @@ impl Ledger {
         is_first && have_ended
     }
 
+    /// Judges the times and the version at a position that a member has passed. Returns whether it is the first member
+    /// there.
+    pub(super) fn timed(&mut self, place: Place, me: ProcessId, at: &Timed) -> bool {
+        if !self.of_tally {
+            return false;
+        }
+        let (is_first, wrong) = self.times.passed(place, me, at);
+        if let Some((property, what)) = wrong {
+            self.violate(property, what);
+        }
+        is_first
+    }
+
     /// Returns whether no member has applied the delivery at a position.
     pub(super) fn is_new(&self, place: Place) -> bool {
         !self.states.contains_key(&place)
+    }
+
+    /// Returns whether a group has applied a command.
+    pub(super) fn is_applied(&self, token: u64) -> bool {
+        self.commands.get(&token).is_some_and(|command| !command.applied.is_empty())
     }
 
     /// Returns the position of a command in the order of a group, if a member has applied it there.
@@ -324,6 +345,9 @@ impl Ledger {
             None if *property == "X9" && !self.of_tally => {
                 Verdict::NotChecked("only the replies of a tally contain its state")
             }
+            None if matches!(*property, "X12" | "X13") && !self.of_tally => {
+                Verdict::NotChecked("only a tally records when sessions end and timers fire")
+            }
             None => Verdict::Ok,
         };
         let verdicts = Self::PROPERTIES.iter().map(|property| (*property, verdict(property))).collect();
@@ -411,8 +435,8 @@ mod tests {
     }
 
     #[test]
-    fn states_of_queries_are_not_judged_for_another_machine_than_the_tally() {
-        for (of_tally, expected) in [(true, ""), (false, "X9")] {
+    fn states_times_and_versions_are_not_judged_for_another_machine_than_the_tally() {
+        for (of_tally, expected) in [(true, ""), (false, "X12X13X9")] {
             let (verdicts, first) = Ledger::new(LIMITS, of_tally).verdicts();
             let unjudged = verdicts.iter().filter(|(_, verdict)| verdict.as_str() == "not_checked");
             assert_eq!((unjudged.map(|(name, _)| *name).collect::<String>(), first), (expected.to_owned(), None));

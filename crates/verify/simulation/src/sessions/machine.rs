@@ -3,6 +3,21 @@
 use stentor_multicast::{ClientId, GroupId, Timestamp};
 use stentor_session::SessionId;
 
+/// A call of a machine or by a machine, for the judge of times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeEvent {
+    /// The machine learns that a session has ended.
+    Ended(SessionId),
+    /// A timer fires.
+    Fired(u64),
+    /// The machine sets or moves a timer: its time, and its id.
+    Set(u64, u64),
+    /// The machine clears a timer.
+    Cleared(u64),
+    /// The machine applies a command or answers a query in the order.
+    Applied,
+}
+
 /// A member's copy of a group's state.
 ///
 /// All copies of a group receive the same calls and ends of sessions in the same order, so their replies and written
@@ -36,6 +51,11 @@ pub trait Machine {
 
     /// Passes the notifications since the last call to `each`, in order: the session and the bytes.
     fn take_notes(&mut self, each: &mut dyn FnMut(SessionId, &[u8])) {
+        let _ = each;
+    }
+
+    /// Passes the events since the last call to `each`, in order. A machine that records none is not judged by them.
+    fn take_events(&mut self, each: &mut dyn FnMut(TimeEvent)) {
         let _ = each;
     }
 

@@ -11,11 +11,13 @@ use stentor_session::{
 };
 
 use super::ledger::Passed;
-use super::machine::{Machine, Place};
+use super::machine::{Machine, Place, TimeEvent};
+use super::mutant::Mutant;
 use super::note_ledger::{Count, Notes};
 use super::reading;
 use super::served::{Done, Served};
 use super::shared::Shared;
+use super::time_ledger::Timed;
 use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
 use crate::faulty_run::Candidate;
@@ -32,6 +34,16 @@ struct Applied {
     replies: AnswerBuffer,
     /// Tokens of the commands that were applied in this step.
     tokens: Vec<u64>,
+    /// The version in force: 1, plus one for each version entry.
+    version: u32,
+    /// The version that was ordered when this step began, for the mutant that puts it in force at once.
+    ordered: u32,
+}
+
+impl Applied {
+    fn version(&self, mutant: Mutant) -> u32 {
+        if mutant.takes_versions_at_receipt() { self.version.max(self.ordered) } else { self.version }
+    }
 }
 
 pub(super) struct MemberActor {
@@ -79,6 +91,8 @@ impl MemberActor {
                 first,
                 replies: AnswerBuffer::default(),
                 tokens: Vec::new(),
+                version: 1,
+                ordered: 1,
             },
             answers: Answers::new(topology.clients()),
             reads: Reads::default(),
@@ -97,12 +111,13 @@ impl MemberActor {
         told.expect("the clocks are of this age");
         let mut worked = self.member.housekeep();
         let MemberActor { member, me, absent, applied, shared, .. } = self;
+        applied.ordered = member.replica().ordered_version();
         let (mut app, now) = (App { now_ns, me: *me, absent, applied, shared }, Duration::from_nanos(member_ns));
         worked |= member.step(now, &mut app);
         if !shared.world.is_up(*me) {
             return false;
         }
-        worked |= order_what_is_due(member, &mut app, now);
+        worked |= order_what_is_due(member, &mut app, now) | report_goal(member, &mut app);
         worked |= self.answer();
         worked |= self.answer_reads(now) | self.order_for_reads(now_ns);
         self.note(now_ns);
@@ -222,6 +237,22 @@ fn order_what_is_due(member: &mut Member<SimFabric>, app: &mut App<'_>, now: Dur
     has_come.is_some_and(|(due, _)| member.order_time(due.saturating_sub(1), app).is_some())
 }
 
+/// Reports the smallest version of the group's programs to the member. Returns whether it ordered version entries.
+fn report_goal(member: &mut Member<SimFabric>, app: &mut App<'_>) -> bool {
+    if !app.shared.scenario.upgrades || !app.shared.world.is_up(app.me) {
+        return false;
+    }
+    let goal = app.shared.goal_of(app.applied.group, app.me, app.now_ns);
+    member.set_version_goal(goal, app)
+}
+
+/// Returns the session whose end a message sets, and the end.
+fn end_in(judged: &stentor_session::Delivered<'_>) -> Option<(SessionId, u64)> {
+    let sets = matches!(judged.envelope.kind, Kind::Open | Kind::Widen | Kind::TakeUp | Kind::Renew);
+    let ReplyRecord { session, end, .. } = ReplyRecord::parse(judged.record).ok().filter(|_| sets)?;
+    (end > 0).then_some((session, end))
+}
+
 /// Returns the position of a delivery.
 fn at<'a>(delivered: &Delivered<'_>, destinations: &'a [GroupId]) -> At<'a> {
     let Delivered { timestamp, number, origin, id, .. } = *delivered;
@@ -261,7 +292,10 @@ impl App<'_> {
             Place { token: 0, group: *group, groups: &groups, timestamp, number, client: sender, session: None };
         let mut service = Served { machine: &mut **machine, at: place, done };
         service.machine.begin(&place);
-        sessions.expire(timestamp.time, &mut service);
+        let is_late = self.shared.mutant.ends_after_apply();
+        if !is_late || sender.is_none() {
+            sessions.expire(timestamp.time, &mut service);
+        }
         service.fire_timers();
         if sender.is_none() {
             let mut counts = self.shared.counts.borrow_mut();
@@ -287,8 +321,30 @@ impl App<'_> {
         }
         replies.push(&Answer::to(client, &judged));
         // A mutant may end other sessions here.
-        let ends = judged.verdict == Verdict::CarriedOut(Kind::End);
+        let (ends, end) = (judged.verdict == Verdict::CarriedOut(Kind::End), end_in(&judged));
+        if is_late {
+            sessions.expire(timestamp.time, &mut service);
+        }
+        (done.ends, done.end) = (ends, end);
         counts.sessions_run_out += (done.ran_out.len() + done.ended.len() - usize::from(ends)) as u64;
+    }
+
+    /// Judges the times and the version at a delivery.
+    fn judge_times(&mut self, delivered: &Delivered<'_>, done: &Done) {
+        let Applied { group, machine, .. } = &mut *self.applied;
+        let (group, raises_version) = (*group, delivered.id.client == self.shared.topology.version_client(*group));
+        let (time, mut events) = (delivered.timestamp.time, Vec::new());
+        machine.take_events(&mut |event| events.push(event));
+        let has_fired = events.iter().any(|event| matches!(event, TimeEvent::Fired(_)));
+        self.applied.version += u32::from(raises_version);
+        let version = self.applied.version(self.shared.mutant);
+        let program = self.shared.program_of(self.me, self.now_ns);
+        let at = Timed { time, events, ends: done.ends, end: done.end, raises_version, version, program };
+        if self.shared.ledger.borrow_mut().timed((group, delivered.number), self.me, &at) {
+            let mut counts = self.shared.counts.borrow_mut();
+            counts.timers_fired += u64::from(has_fired);
+            counts.version_entries += u64::from(raises_version);
+        }
     }
 
     /// Sends the machine's notifications at a delivery, after the reply.
@@ -344,6 +400,7 @@ impl Application for App<'_> {
         drop(progress);
         let mut done = Done::default();
         self.apply(delivered, &mut done);
+        self.judge_times(delivered, &done);
         let mut ledger = self.shared.ledger.borrow_mut();
         ledger.reads.delivered(group, number, timestamp);
         let (groups, client) = (delivered.groups.iter().collect(), self.shared.sender_of(delivered));
@@ -373,6 +430,9 @@ impl Application for App<'_> {
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {
         self.applied.sessions.write(out);
+        if self.shared.scenario.upgrades {
+            out.extend(self.applied.version.to_le_bytes());
+        }
         self.applied.machine.write(out);
     }
 
@@ -387,13 +447,19 @@ impl Application for App<'_> {
         } else {
             Sessions::read(group, shared.scenario.sessions, state).ok()
         };
-        let Some((sessions, _)) = read.filter(|(_, value)| machine.restore(value)) else {
+        let has_version = number > 0 && shared.scenario.upgrades;
+        let read = read.and_then(|(sessions, rest)| {
+            let (version, value) = if has_version { rest.split_first_chunk()? } else { (&[1, 0, 0, 0], rest) };
+            machine.restore(value).then_some((sessions, u32::from_le_bytes(*version)))
+        });
+        let Some((sessions, version)) = read else {
             return shared.ledger.borrow_mut().violate("X6", format!("{} cannot read a state", self.me));
         };
         shared.restores.set(shared.restores.get() + u64::from(number > 0));
         shared.tell(|| format!("{} of group {} takes over the state after {number}", self.me, group.0));
         shared.counts.borrow_mut().states_with_sessions += u64::from(!sessions.is_empty());
         let sessions = if shared.mutant.leaves_table_out() { shared.table(group) } else { sessions };
+        self.applied.version = if shared.mutant.leaves_version_out() { 1 } else { version };
         self.applied.sessions = sessions.with_mutant(shared.mutant.of_sessions());
         if number > 0 {
             self.judge(number);

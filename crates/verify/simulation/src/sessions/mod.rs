@@ -2,8 +2,9 @@
 //! faults of the multicast's profiles.
 //!
 //! A drawn run ([`run_seed`]) uses a small service and its own clients. [`Service::run`] runs any other [`Machine`]
-//! under any other [`Workload`]. The properties are the same, but states in answers are judged only in drawn runs: for
-//! another machine X9 is reported as not checked, and X10 is judged without the states of reads.
+//! under any other [`Workload`]. The properties are the same, but states in answers, times and versions are judged only
+//! in drawn runs: for another machine X9, X12 and X13 are reported as not checked, and X10 is judged without the states
+//! of reads.
 //!
 //! Members apply commands to the service through `Sessions` and send replies by `Answers`, as nodes do. Clients use
 //! `Caller` as the library's client does. They ask for missing replies, renew and widen their session, and write
@@ -24,6 +25,8 @@
 //! | X9 | a query is answered from the state after earlier commands, and changes nothing |
 //! | X10 | a read outside the order fulfils its guarantee: see `read_ledger.rs` |
 //! | X11 | sessions get their notifications once and in order: see `note_ledger.rs` |
+//! | X12 | sessions end and timers fire at their positions, once and in order: see `time_ledger.rs` |
+//! | X13 | members of a group apply a position in the same version, which all their programs have |
 
 mod client;
 mod client_reads;
@@ -47,15 +50,16 @@ mod service;
 mod shared;
 mod story;
 mod tally;
+mod time_ledger;
 mod told;
 mod workload;
 
 pub use counts::SessionCounts;
 pub use ledger::{Applied, AppliedCalls, Passed};
-pub use machine::{Machine, Place};
+pub use machine::{Machine, Place, TimeEvent};
 pub use mutant::Mutant;
 pub use note_ledger::Notes;
-pub use run::{RunReport, record_seed, run_seed, run_seed_without_reads};
+pub use run::{RunReport, record_seed, run_seed, run_seed_with_timers, run_seed_without_reads};
 pub use scenario::{Scenario, Shape};
 pub use service::{Service, ServiceRun};
 pub use told::{News, Told};

@@ -37,6 +37,26 @@ stentor_fabric::mutants! {
     NumbersTwice, "numbers-twice", "X11";
     /// A member counts and sends a notification twice.
     NotifiesTwice, "notifies-twice", "X11";
+    /// No session expires.
+    NeverExpires, "never-expires", "X12";
+    /// A command is applied before the sessions that have expired by then end.
+    EndsAfterApply, "ends-after-apply", "X12";
+    /// The earliest timer fires at the next position, even if its time is later.
+    FiresEarly, "fires-early", "X12";
+    /// The timers of a position fire in the order of their ids.
+    FiresById, "fires-by-id", "X12";
+    /// A timer that was due fires again at the same position.
+    FiresTwice, "fires-twice", "X12";
+    /// A state contains timers that have fired.
+    FiredKept, "fired-kept", "X12";
+    /// A state contains no timers.
+    TimersLeftOut, "timers-left-out", "X12";
+    /// A version is in force at a member as soon as the member knows that it is ordered.
+    VersionAtReceipt, "version-at-receipt", "X13";
+    /// A state does not contain the version in force.
+    VersionLeftOut, "version-left-out", "X13";
+    /// A member reports the version of its own program as the version of all programs.
+    VersionTooEarly, "version-too-early", "X13";
 }
 
 impl Mutant {
@@ -52,6 +72,13 @@ impl Mutant {
             Mutant::AppliesQueries => session::Mutant::AppliesQueries,
             Mutant::TellsNoNumber => session::Mutant::TellsNoNumber,
             Mutant::NumbersTwice => session::Mutant::NumbersTwice,
+            Mutant::NeverExpires => session::Mutant::NeverExpires,
+            Mutant::EndsAfterApply => session::Mutant::EndsAfterApply,
+            Mutant::FiresEarly => session::Mutant::FiresEarly,
+            Mutant::FiresById => session::Mutant::FiresById,
+            Mutant::FiresTwice => session::Mutant::FiresTwice,
+            Mutant::FiredKept => session::Mutant::FiredKept,
+            Mutant::TimersLeftOut => session::Mutant::TimersLeftOut,
             _ => session::Mutant::None,
         };
         #[cfg(not(feature = "plants"))]
@@ -109,6 +136,34 @@ impl Mutant {
     pub(super) fn forgets_what_it_heard(self) -> bool {
         #[cfg(feature = "plants")]
         return self == Mutant::ForgetsWhatItHeard;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    pub(super) fn ends_after_apply(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::EndsAfterApply;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    pub(super) fn takes_versions_at_receipt(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::VersionAtReceipt;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    pub(super) fn leaves_version_out(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::VersionLeftOut;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    pub(super) fn knows_only_its_own_version(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::VersionTooEarly;
         #[cfg(not(feature = "plants"))]
         false
     }

@@ -17,7 +17,7 @@ use super::ledger::Ledger;
 use super::machine::Machine;
 use super::member::MemberActor;
 use super::mutant::Mutant;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, UPGRADES_EACH};
 use super::shared::Shared;
 use super::story::Story;
 use super::tally::Tally;
@@ -73,13 +73,23 @@ pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
     Ok(record_seed(seed, mutant, Record::Nothing)?.0)
 }
 
-/// Runs a seed without its drawn reads.
+/// Runs a seed without its drawn reads, timers and upgrades.
 ///
 /// # Errors
 /// Returns an error under the same conditions as [`run_seed`].
 pub fn run_seed_without_reads(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
-    let scenario = Scenario { reads_ns: None, time_entries: false, ..Scenario::draw(seed) };
-    Ok(run(seed, drawn(scenario), mutant, Record::Nothing)?.report)
+    let draw = Scenario::draw(seed);
+    let scenario = Scenario { reads_ns: None, time_entries: false, timers: false, upgrades: false, ..draw };
+    Ok(run(seed, drawn(scenario, mutant), mutant, Record::Nothing)?.report)
+}
+
+/// Runs a seed with timers and upgrades, and with reads if it draws any.
+///
+/// # Errors
+/// Returns an error under the same conditions as [`run_seed`].
+pub fn run_seed_with_timers(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
+    let scenario = Scenario { time_entries: true, timers: true, upgrades: true, ..Scenario::draw(seed) };
+    Ok(run(seed, drawn(scenario, mutant), mutant, Record::Nothing)?.report)
 }
 
 enum Actor {
@@ -112,16 +122,17 @@ struct Run {
 /// # Errors
 /// Returns an error under the same conditions as [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
-    let Ended { report, recorded, .. } = run(seed, drawn(Scenario::draw(seed)), mutant, record)?;
+    let Ended { report, recorded, .. } = run(seed, drawn(Scenario::draw(seed), mutant), mutant, record)?;
     Ok((report, recorded))
 }
 
 /// Returns the parts of a drawn run, with its small service.
-fn drawn(scenario: Scenario) -> Parts {
+fn drawn(scenario: Scenario, mutant: Mutant) -> Parts {
+    let timers = scenario.timers.then(|| mutant.of_sessions());
     Parts {
         scenario,
         of_tally: true,
-        machine: Box::new(|_| Box::new(Tally::default())),
+        machine: Box::new(move |_| Box::new(Tally::new(timers))),
         workload: Rc::new(RefCell::new(Drawn)),
         story: None,
         recovery_steps: RECOVERY_STEPS,
@@ -169,6 +180,7 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
         nemesis.part_leaders(&mut Chance::new(seed, super::scenario::READS + 1));
     }
     let clocks = Clocks::draw(seed, Profile::Clocks, &topology).expect("this profile has clocks");
+    let programs = programs(seed, scenario.upgrades, &topology);
     let shared = Rc::new(Shared {
         progress: RefCell::new(Progress::new(&topology)),
         nemesis: RefCell::new(nemesis),
@@ -192,6 +204,7 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
         leaders: Cell::new(0),
         restores: Cell::new(0),
         said_again: RefCell::default(),
+        programs,
     });
     let incarnations = vec![1; shared.topology.processes()];
     let mut run = Run { shared, actors: Vec::new(), incarnations, writes: 0, phases: Phases::default() };
@@ -201,6 +214,13 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
     }
     let finished = run.drive(recovery_steps)?;
     Ok(run.judge(finished))
+}
+
+/// Draws the times at which each process gets a newer program, by process.
+fn programs(seed: u64, are_upgraded: bool, topology: &Topology) -> Vec<[u64; UPGRADES_EACH]> {
+    let mut chance = Chance::new(seed, super::scenario::UPGRADES + 1);
+    let mut times = || [(); UPGRADES_EACH].map(|()| chance.between(0, Nemesis::UNTIL_NS));
+    (0..topology.processes()).map(|_| if are_upgraded { times() } else { [u64::MAX; UPGRADES_EACH] }).collect()
 }
 
 impl Run {

@@ -14,6 +14,12 @@ use crate::scenario as multicast;
 const STREAM: u64 = 700;
 /// The stream of random choices about reads.
 pub(super) const READS: u64 = 701;
+/// The stream of random choices about timers.
+const TIMERS: u64 = 703;
+/// The stream of random choices about upgrades.
+pub(super) const UPGRADES: u64 = 704;
+/// Number of upgrades of each process in a run with upgrades.
+pub(super) const UPGRADES_EACH: usize = 3;
 /// Maximum size of a reply that is kept completely, in bytes.
 pub(super) const REPLY_BYTES: u32 = 40;
 /// Size of a record without its head, in bytes: a reply, or the pairs of a session in four groups.
@@ -79,6 +85,10 @@ pub struct Scenario {
     pub reads_ns: Option<u64>,
     /// `true` if groups order time entries when the end of a session or a timer is due.
     pub time_entries: bool,
+    /// `true` if the service of drawn runs sets timers.
+    pub timers: bool,
+    /// `true` if programs are upgraded during the run, so groups order version entries.
+    pub upgrades: bool,
 }
 
 impl Scenario {
@@ -113,6 +123,10 @@ impl Scenario {
         let clients = u32::from(base.clients);
         let ttl_ns = chance.pick(&[400_000, 800_000, 2_000_000]);
         let reads_ns = Chance::new(seed, READS).pick(&[None, Some(20_000), Some(100_000)]);
+        // These choices have streams of their own, so they change no other choice. Seeds with reads have neither timers
+        // nor upgrades: rare events of reads are known at some of these seeds.
+        let timers = reads_ns.is_none() && Chance::new(seed, TIMERS).pick(&[true, true, true, false]);
+        let upgrades = reads_ns.is_none() && Chance::new(seed, UPGRADES).pick(&[true, false]);
         Scenario {
             profile,
             commands,
@@ -130,13 +144,15 @@ impl Scenario {
             patience_ns: chance.pick(&[None, Some(100_000), Some(400_000)]),
             copies_ns: chance.pick(&[None, Some(50_000), Some(150_000)]),
             reads_ns,
-            time_entries: reads_ns.is_some(),
+            time_entries: reads_ns.is_some() || timers || upgrades,
+            timers,
+            upgrades,
             base,
         }
     }
 
     /// Draws the scenario of a seed for another service. It equals that of [`draw`](Scenario::draw), except for the
-    /// parameters that depend on the shape, and without drawn reads.
+    /// parameters that depend on the shape, and without drawn reads, timers and upgrades.
     #[must_use]
     pub fn of_shape(seed: u64, shape: &Shape) -> Self {
         let mut scenario = Scenario::draw(seed);
@@ -152,7 +168,7 @@ impl Scenario {
         sessions.reply_bytes = shape.reply_bytes;
         sessions.sessions =
             sessions.sessions.saturating_add_signed(i32::from(shape.clients) - i32::from(scenario.base.clients)).max(1);
-        scenario.reads_ns = None;
+        (scenario.reads_ns, scenario.timers, scenario.upgrades) = (None, false, false);
         scenario.base.groups.clone_from(&shape.groups);
         scenario.base.clients = shape.clients;
         let calls = shape.calls.max(1);

@@ -16,6 +16,10 @@ pub(super) struct Done {
     pub(super) ran_out: Vec<SessionId>,
     /// Sessions that the message ended.
     pub(super) ended: Vec<SessionId>,
+    /// `true` if the message is the end of a session that took effect.
+    pub(super) ends: bool,
+    /// The session whose end the message sets, and the end.
+    pub(super) end: Option<(SessionId, u64)>,
 }
 
 /// The state machine during one delivery.

@@ -15,7 +15,7 @@ use super::disk::Disk;
 use super::ledger::Ledger;
 use super::machine::Machine;
 use super::mutant::Mutant;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, UPGRADES_EACH};
 use super::story::Story;
 use super::workload::Workload;
 use crate::clocks::Clocks;
@@ -53,12 +53,27 @@ pub(super) struct Shared {
     pub(super) restores: Cell<u64>,
     /// The position after which a member last repeated all replies to a client.
     pub(super) said_again: RefCell<BTreeMap<(ProcessId, ClientId), u64>>,
+    /// The times at which each process gets a newer program, by process.
+    pub(super) programs: Vec<[u64; UPGRADES_EACH]>,
 }
 
 impl Shared {
     /// Returns an empty table of a group.
     pub(super) fn table(&self, group: GroupId) -> Sessions {
         Sessions::new(group, self.scenario.sessions).with_mutant(self.mutant.of_sessions())
+    }
+
+    /// Returns the version of a process's program. An upgrade takes no time, and no process returns to an older program.
+    pub(super) fn program_of(&self, process: ProcessId, now_ns: u64) -> u32 {
+        1 + self.programs[process.index()].iter().filter(|at| **at <= now_ns).count() as u32
+    }
+
+    /// Returns the version goal that a member reports: the smallest version of the programs of its group.
+    pub(super) fn goal_of(&self, group: GroupId, me: ProcessId, now_ns: u64) -> u32 {
+        if self.mutant.knows_only_its_own_version() {
+            return self.program_of(me, now_ns);
+        }
+        self.topology.members(group).map(|process| self.program_of(process, now_ns)).min().unwrap_or(0)
     }
 
     /// Returns the client that multicast a message, or `None` for a time entry.
