@@ -156,7 +156,7 @@ fn entries_that_take_minutes() {
 #[test]
 fn large_configurations_with_entries() {
     if asked(false) {
-        leap(versions(1), Budget { crashes: 1, ..TWO_CHANGES }, None, 0);
+        leap(versions(1), Budget { crashes: 1, ..TWO_CHANGES }, None, 3_800_000);
         leap(times(1), Budget { crashes: 1, ..TWO_CHANGES }, None, 4_900_000);
     }
 }
