@@ -49,6 +49,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "20 000 simulated runs of a service, and 20 000 with reads of all kinds at the same time",
         run: simulate_services,
     },
+    Step { name: "checker", what: "the checker of calls finds each fault in 1000 simulated histories", run: checker },
     Step { name: "failover", what: "200 kills and restarts of real processes under load", run: failover },
     Step {
         name: "losses",
@@ -307,6 +308,13 @@ fn simulate_services(context: &Context) -> Result<Outcome> {
         let runs = ["test", "--profile", "release-tests", "-p", "stentor", "--features", "sim", "--test", "sim", "--"];
         run(context.cargo(runs).args([test, "--include-ignored", "--nocapture"]).env("SIM_SEEDS", "20000"))?;
     }
+    Ok(Outcome::Passed)
+}
+
+fn checker(context: &Context) -> Result<Outcome> {
+    let faults = ["test", "--profile", "release-tests", "-p", "stentor-checker", "--test", "calls", "--"];
+    let faults = &mut context.cargo(faults);
+    run(faults.args(["each_fault", "--ignored", "--nocapture"]).env("CHECKER_SEEDS", "1000"))?;
     Ok(Outcome::Passed)
 }
 

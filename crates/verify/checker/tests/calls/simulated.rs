@@ -106,12 +106,14 @@ found! {
     a_read_outside_its_prefix_is_found: Prefix;
 }
 
+/// The variable `CHECKER_SEEDS` sets the number of seeds. The step `checker` of `cargo xtask nightly` sets it to 1000.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn each_fault_is_found_in_many_histories() {
+    let seeds = std::env::var("CHECKER_SEEDS").ok().map_or(MANY_SEEDS / 4, |text| text.parse().expect("a number"));
     thread::scope(|scope| {
         // The search for some faults takes much longer than for others.
-        for half in [SEEDS..MANY_SEEDS / 2, MANY_SEEDS / 2..MANY_SEEDS] {
+        for half in [SEEDS..seeds / 2, seeds / 2..seeds] {
             for &fault in FAULTS {
                 let seeds = half.clone();
                 scope.spawn(move || find(fault, seeds, least(fault)));
