@@ -14,9 +14,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 /// The features of all programs and tests that steps build without optimisation: the mutants, which a test selects by
-/// name, and the election by ZooKeeper. Optimised programs have no such features, apart from the one that searches for
-/// mutants.
+/// name, and the election by ZooKeeper.
 pub(crate) const FEATURES: &str = "stentor-cli/plants,stentor-cli/zookeeper,stentor/plants";
+/// The feature of the programs and tests that steps build with the profile `release-tests`. The release build that users
+/// have contains no mutants.
+const MUTANTS: &str = "stentor-cli/plants";
 
 /// The environment of the steps.
 #[derive(Debug)]
@@ -83,6 +85,13 @@ impl Context {
         let mut command = self.debug("test");
         command.args(targets.iter().flat_map(|target| ["--test", target]));
         command
+    }
+
+    /// Returns the cargo command of this name for the whole workspace, with the profile `release-tests` and with the
+    /// mutants. One compilation of all crates then serves the model checks, the search for mutants, and the steps that
+    /// run the command.
+    pub(crate) fn release_tests(&self, command: &str) -> Command {
+        self.cargo([command, "--profile", Profile::ReleaseTests.name(), "--workspace", "--features", MUTANTS])
     }
 
     /// Runs a command without output, and returns whether it succeeded.

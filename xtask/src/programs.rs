@@ -45,24 +45,22 @@ fn find(messages: &str, folder: &str, target: &str) -> Option<PathBuf> {
 
 /// Returns the optimised command: see [`Profile`].
 pub(crate) fn stentor(context: &Context) -> Result<PathBuf> {
-    optimised(context, context.profile, &[])
+    optimised(context, context.profile)
 }
 
-/// Returns the command with mutants. The simulation that finds them is another crate, so the command itself is not
-/// optimised.
+/// Returns the optimised command with mutants.
 pub(crate) fn stentor_with_plants(context: &Context) -> Result<PathBuf> {
-    const QUICK: &str = "profile.release-tests.package.stentor-cli.opt-level=0";
-    optimised(context, Profile::ReleaseTests, &["--config", QUICK, "--features", "stentor-cli/plants"])
+    optimised(context, Profile::ReleaseTests)
 }
 
-/// Builds the command. The release build is built alone, and other builds as a part of the whole workspace.
-fn optimised(context: &Context, profile: Profile, flags: &[&str]) -> Result<PathBuf> {
-    let what = match profile {
-        Profile::Release => ["-p", "stentor-cli"].as_slice(),
-        Profile::ReleaseTests => &["--workspace", "--bin", "stentor"],
+/// Builds the command. The release build is built alone and has no mutants. The other build is built as a part of the
+/// whole workspace, and has them.
+fn optimised(context: &Context, profile: Profile) -> Result<PathBuf> {
+    let mut command = match profile {
+        Profile::Release => context.cargo(["build", "--release", "-p", "stentor-cli"]),
+        Profile::ReleaseTests => context.release_tests("build"),
     };
-    let mut command = context.cargo(["build", "--profile", profile.name()]);
-    executable(command.args(what).args(flags), "crates/bin/cli", "stentor")
+    executable(command.args(["--bin", "stentor"]), "crates/bin/cli", "stentor")
 }
 
 /// Returns the command that tests use, without optimisation and with mutants.

@@ -211,8 +211,9 @@ fn docs(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// Runs three tests at once, even on fewer processors, because many tests wait.
 fn tests(context: &Context) -> Result<Outcome> {
-    run(context.debug("test").arg("--no-fail-fast"))?;
+    run(context.debug("test").arg("--no-fail-fast").env("RUST_TEST_THREADS", "3"))?;
     Ok(Outcome::Passed)
 }
 
@@ -229,7 +230,7 @@ const SEARCHES: [&str; 3] = ["model", "pure", "switch_model"];
 
 fn model(context: &Context) -> Result<Outcome> {
     let command = || {
-        let mut command = context.cargo(["test", "--profile", "release-tests", "--workspace"]);
+        let mut command = context.release_tests("test");
         command.args(SEARCHES.iter().flat_map(|search| ["--test", search]));
         command.args(["--", "that_take_minutes"]).env("STENTOR_MODEL", "minutes");
         command
