@@ -11,8 +11,9 @@ use crate::{ClientId, Mutant};
 /// of its messages are assigned and not delivered. Its further messages wait in its window, where they delay no other
 /// client.
 ///
-/// A client is *modest* if it has had few messages assigned and undelivered for a while, so its messages mostly wait for
-/// those of others. While modest clients multicast, the others have an eighth of their shares. Clients that all have many
+/// A client is *modest* if it had few messages assigned and undelivered during its last share of messages, so its messages
+/// mostly wait for those of others. A client that fills its window has few in flight only for a moment, when it begins
+/// and after a pause. While modest clients multicast, the others have an eighth of their shares. Clients that all have many
 /// messages in flight keep whole shares: short batches would slow down all of them, for nobody's benefit.
 ///
 /// # Invariants
@@ -47,9 +48,9 @@ struct Sharer {
     common: u64,
     /// `true` if the next message was not assigned because a share was in use.
     waits: bool,
-    /// Number of this client's last assignments at which it had few messages assigned and undelivered, at most
-    /// [`Sharing::MODEST_AFTER`].
-    shallow: u8,
+    /// Number of this client's last assignments at which it had at most a reduced share assigned and undelivered; at
+    /// most a share. At a share, the client is modest.
+    shallow: u64,
 }
 
 impl Sharing {
@@ -64,10 +65,6 @@ impl Sharing {
     /// Number of assignments in a row for one client after which all other clients count as idle, as a multiple of the
     /// window. It spans the time in which a client waits for replies and none of its messages are assigned.
     const WINDOWS: u64 = 16;
-    /// Number of assignments in a row with few messages in flight after which a client is modest. A client that fills
-    /// its window has few messages in flight for a moment when it begins, and after a pause.
-    const MODEST_AFTER: u8 = 64;
-
     pub(super) fn new(clients: usize, config: &ReplicaConfig) -> Self {
         let window = config.window;
         let share = config.share.unwrap_or_else(|| Self::LEAST.max(window / Self::IN_A_WINDOW)).max(1);
@@ -97,8 +94,8 @@ impl Sharing {
     pub(super) fn note_assigned(&mut self, client: ClientId, pending: u64) {
         let Some(sharer) = self.clients.get_mut(usize::from(client.0)) else { return };
         let is_shallow = self.reduced < self.share && pending <= self.reduced;
-        sharer.shallow = if is_shallow { Self::MODEST_AFTER.min(sharer.shallow + 1) } else { 0 };
-        self.modest = if sharer.shallow == Self::MODEST_AFTER { self.share } else { self.modest.saturating_sub(1) };
+        sharer.shallow = if is_shallow { self.share.min(sharer.shallow + 1) } else { 0 };
+        self.modest = if sharer.shallow == self.share { self.share } else { self.modest.saturating_sub(1) };
         if self.last == Some(client) {
             self.mixed = self.mixed.saturating_sub(1);
         } else {

@@ -94,8 +94,9 @@ impl Cluster {
             variant,
             retry_ticks: 2,
             founding_ticks: 2,
-            // Clients wait for their share as soon as two of them multicast.
-            share: Some(1),
+            // Clients wait for their share as soon as two of them multicast. With several groups, a share is several
+            // messages, and clients with one message in flight are modest.
+            share: Some(topology.groups() as u32),
             // Time entries are ordered only where a test requests it.
             time_entries: true,
             mutant,

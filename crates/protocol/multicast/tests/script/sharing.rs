@@ -9,8 +9,6 @@ const WINDOW: u32 = 256;
 const SHARE: u64 = 64;
 /// The same limit beside a modest client.
 const REDUCED: u64 = 8;
-/// Number of assignments after which a client with few messages in flight is modest.
-const MODEST_AFTER: u64 = 64;
 const GREEDY: u16 = 0;
 const MODEST: u16 = 1;
 
@@ -100,11 +98,11 @@ fn deliver(leader: &mut Process, first: u64, assigned: &[(u16, u64)]) -> Vec<(u1
 fn with_modest() -> (Process, u64) {
     let mut leader = shared();
     assert_eq!(deliver(&mut leader, 1, &[(MODEST, 1), (GREEDY, 1)]), []);
-    for slot in 1..MODEST_AFTER {
+    for slot in 1..SHARE {
         hold(&mut leader, MODEST, slot..slot + 1);
         assert_eq!(deliver(&mut leader, slot + 2, &[(MODEST, slot + 1)]), []);
     }
-    (leader, MODEST_AFTER + 2)
+    (leader, SHARE + 2)
 }
 
 #[test]
@@ -114,13 +112,13 @@ fn greedy_client_has_an_eighth_of_its_share_beside_a_modest_one() {
     assert_eq!(first.len() as u64, REDUCED);
     // Each delivery makes room for one message as long as the modest client multicasts, too.
     let mut in_order = first;
-    for turn in 0..2 * MODEST_AFTER {
+    for turn in 0..2 * SHARE {
         let next = deliver(&mut leader, time + turn, &[in_order[turn as usize]]);
         let of_greedy = u64::from(in_order[turn as usize].0 == GREEDY);
         assert_eq!(next.len() as u64, of_greedy, "turn {turn}");
         in_order.extend(next);
         if turn % 32 == 0 {
-            in_order.extend(hold(&mut leader, MODEST, MODEST_AFTER + turn / 32..MODEST_AFTER + turn / 32 + 1));
+            in_order.extend(hold(&mut leader, MODEST, SHARE + turn / 32..SHARE + turn / 32 + 1));
         }
     }
 }
@@ -147,7 +145,7 @@ fn clients_that_all_have_many_messages_in_flight_have_whole_shares() {
         assert_eq!(assigned.len() as u64, SHARE - 1);
         in_order.extend(assigned);
     }
-    for turn in 0..4 * MODEST_AFTER {
+    for turn in 0..4 * SHARE {
         let (client, sequence) = in_order[turn as usize];
         let next = deliver(&mut leader, turn + 1, &[(client, sequence)]);
         let expected = if sequence + SHARE <= 200 { vec![(client, sequence + SHARE)] } else { Vec::new() };
