@@ -1,6 +1,5 @@
 //! The output of `cargo metadata` about the workspace and its dependencies.
 
-#[cfg(test)]
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,7 +41,6 @@ pub(crate) struct Package {
     /// The libraries, binaries and tests.
     pub targets: Vec<Target>,
     /// The features.
-    #[cfg(test)]
     pub features: BTreeMap<String, Vec<String>>,
     manifest_path: PathBuf,
 }
