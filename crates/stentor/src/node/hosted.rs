@@ -114,6 +114,14 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
 struct Watched<'a, S, H> {
     machine: &'a mut Machine<S>,
     hooks: &'a mut H,
+    /// `true` if a client waits for the reply to a message that this step delivered.
+    is_awaited: bool,
+}
+
+impl<'a, S, H> Watched<'a, S, H> {
+    fn new(machine: &'a mut Machine<S>, hooks: &'a mut H) -> Self {
+        Watched { machine, hooks, is_awaited: false }
+    }
 }
 
 impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
@@ -121,6 +129,16 @@ impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
     fn deliver(&mut self, delivered: &Delivered<'_>) {
         let command = self.machine.deliver(delivered);
         self.hooks.delivered(delivered, command);
+        self.is_awaited |= delivered.enveloped;
+    }
+
+    /// Hands over commands whose replies clients wait for. Other commands wait until the round ends: their clients wait
+    /// for the credits that the step sends next, and waking the apply thread would delay these.
+    #[inline]
+    fn end_deliveries(&mut self) {
+        if self.is_awaited {
+            self.machine.hand_over();
+        }
     }
 
     #[inline]
@@ -315,7 +333,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         let poisoned_at = poisoned.map(|at| at.index);
         election.set_applied(Applied { commands: machine.progress().commands(), poisoned: poisoned_at });
         let (mut since_start, mut asked, mut due) = (Duration::ZERO, false, Due::default());
-        let mut app = Watched { machine, hooks };
+        let mut app = Watched::new(machine, hooks);
         let round = |member: &mut Member<F>, app: &mut Watched<'_, S, H>, now: Duration, _: bool| {
             since_start = now;
             due = order_what_is_due(member, app, now);
@@ -339,7 +357,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         };
         let done = turns.round(member, &mut app, round);
         let again = answers.look(member, |client| machine.say_again(client));
-        let mut app = Watched { machine, hooks };
+        let mut app = Watched::new(machine, hooks);
         let read = answer_reads(reads, since_start, member, &mut app)
             | compare_reports(reports, (since_start, plan, voice), member, &mut app);
         machine.end_round(|replies| answers.send(member, replies.iter()));

@@ -104,6 +104,14 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
+    /// Hands the delivered commands to the apply thread before the round ends.
+    #[inline]
+    pub(super) fn hand_over(&mut self) {
+        if let Side::Own(queue) = &mut self.side {
+            queue.end_round();
+        }
+    }
+
     /// Answers pending looks, if the machine is on this thread.
     pub(super) fn answer(&self) {
         if let Side::Here { applier, .. } = &self.side {

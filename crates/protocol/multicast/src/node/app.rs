@@ -71,6 +71,11 @@ pub trait Application {
         true
     }
 
+    /// Ends the deliveries of a step. The step sends its results afterwards, which may take some microseconds. So an
+    /// application that works on another thread passes on the deliveries now.
+    #[inline]
+    fn end_deliveries(&mut self) {}
+
     /// Appends the state after all deliveries so far to `out`.
     fn snapshot(&mut self, out: &mut Vec<u8>) {
         let _ = out;
@@ -125,6 +130,11 @@ impl<A: Application> Application for &mut A {
     #[inline]
     fn has_room(&self) -> bool {
         (**self).has_room()
+    }
+
+    #[inline]
+    fn end_deliveries(&mut self) {
+        (**self).end_deliveries();
     }
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {

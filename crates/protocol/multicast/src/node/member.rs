@@ -402,6 +402,7 @@ impl<F: Fabric> Member<F> {
         if !self.outputs.dropped.is_empty() {
             self.drop_void();
         }
+        app.end_deliveries();
         // Peers may be waiting for these items, so the items precede the credits.
         let left_over = self.send_outboxes();
         // If all input was consumed, small credits are sent, too, so that no later round has to check for them.
